@@ -1,0 +1,40 @@
+# Every target needs nothing but Python 3.11+ and the package registry: it makes .venv when missing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+NAMESPACE := $(VENV)/namespace
+
+.PHONY: demo test lint types bench check clean
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade "pip>=24" "setuptools>=77" wheel
+	$(BIN)/python -m pip install -q -c constraints.txt torch
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev]"
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/paretune demo --output demo-results
+
+test: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# mypy finds packages by folder name; links give it the names under which the folders are installed.
+types: $(STAMP)
+	mkdir -p $(NAMESPACE)/paretune
+	for name in harness strategies attention; do ln -sfn ../../../$$name $(NAMESPACE)/paretune/$$name; done
+	MYPYPATH=$(NAMESPACE) $(BIN)/mypy -p paretune.harness -p paretune.strategies -p paretune.attention
+
+bench: $(STAMP)
+	$(BIN)/python -m paretune.harness bench
+
+check: $(STAMP)
+	$(BIN)/paretune check --baseline results/baselines/simulated.jsonl
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

@@ -1,0 +1,90 @@
+"""Give a model without weights random ones: seeded, never zero, scaled so that activations stay finite in half precision."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from typing import TYPE_CHECKING
+
+from paretune.harness.workloads.skeleton import kept_in_float32
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+__all__ = ["materialise"]
+
+# A prime number of samples: when a weight repeats them, its rows are never aligned with the repetition.
+_NUM_SAMPLES = 1_048_573
+
+_SMALL = 0.02
+
+
+def materialise(model: nn.Module, *, dtype: torch.dtype, seed: int, device: str = "cpu") -> None:
+    """Replace every meta parameter of `model` by a random one of `dtype`, and cast its persistent buffers.
+
+    The values of a parameter depend on `seed` and on its name only, so a model of the same architecture is always the
+    same model. Matrices and convolutions get a standard deviation of 1 / sqrt(fan in), biases 0.02, one-dimensional
+    weights (norms and gains) 1 + 0.02 n. Tied parameters stay tied. What the model's class keeps in float32 stays so.
+    """
+    import torch
+
+    kept = kept_in_float32(model, dtype)
+    made: dict[int, nn.Parameter] = {}
+    samples = _Samples(seed=seed, device=device)
+    for path, module in model.named_modules():
+        for name, parameter in module._parameters.items():
+            if parameter is None or parameter.device.type != "meta":
+                continue
+            full = f"{path}.{name}" if path else name
+            target = torch.float32 if kept.intersection(full.split(".")) else dtype
+            if id(parameter) not in made:
+                made[id(parameter)] = samples.parameter(full, parameter, dtype=target)
+            module._parameters[name] = made[id(parameter)]
+        _cast_buffers(module, path, dtype, kept)
+    model.requires_grad_(False).eval()
+
+
+def _cast_buffers(module: nn.Module, path: str, dtype: torch.dtype, kept: frozenset[str]) -> None:
+    """Checkpoints hold persistent buffers in their dtype; buffers that are computed at construction keep their own."""
+    for name, buffer in module._buffers.items():
+        persistent = name not in module._non_persistent_buffers_set
+        if buffer is not None and persistent and buffer.is_floating_point() and not kept.intersection(path.split(".")):
+            module._buffers[name] = buffer.to(dtype)
+
+
+class _Samples:
+    """A bank of normal samples, drawn once; each parameter reads it from a place of its own, again and again if it is longer."""
+
+    def __init__(self, *, seed: int, device: str) -> None:
+        import torch
+
+        self._seed = seed
+        self._bank = torch.randn(_NUM_SAMPLES, generator=torch.Generator().manual_seed(seed)).to(device)
+        self._device = device
+
+    def parameter(self, name: str, like: nn.Parameter, *, dtype: torch.dtype) -> nn.Parameter:
+        """A parameter of `like`'s shape; values from `name` and the seed."""
+        import torch
+        from torch import nn
+
+        values = torch.empty(like.shape, dtype=dtype, device=self._device)
+        self._fill(values.view(-1), zlib.crc32(f"{self._seed}:{name}".encode()) % _NUM_SAMPLES)
+        gain = name.endswith("weight") and like.ndim <= 1
+        values.mul_(_scale(name, like))
+        if gain:
+            values.add_(1.0)
+        return nn.Parameter(values, requires_grad=False)
+
+    def _fill(self, flat: torch.Tensor, start: int) -> None:
+        first = min(_NUM_SAMPLES - start, flat.numel())
+        flat[:first].copy_(self._bank[start : start + first])
+        for begin in range(first, flat.numel(), _NUM_SAMPLES):
+            part = flat[begin : begin + _NUM_SAMPLES]
+            part.copy_(self._bank[: part.numel()])
+
+
+def _scale(name: str, like: torch.Tensor) -> float:
+    if like.ndim < 2:
+        return _SMALL
+    return 1.0 / math.sqrt(max(1, math.prod(like.shape[1:])))

@@ -1,0 +1,1 @@
+"""Machinery shared by strategies; imports torch."""
