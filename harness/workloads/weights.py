@@ -77,11 +77,14 @@ class _Samples:
         return nn.Parameter(values, requires_grad=False)
 
     def _fill(self, flat: torch.Tensor, start: int) -> None:
-        first = min(_NUM_SAMPLES - start, flat.numel())
-        flat[:first].copy_(self._bank[start : start + first])
-        for begin in range(first, flat.numel(), _NUM_SAMPLES):
-            part = flat[begin : begin + _NUM_SAMPLES]
-            part.copy_(self._bank[: part.numel()])
+        """Rest of the bank from `start`, whole banks, and what is missing from the bank's beginning."""
+        head = min(_NUM_SAMPLES - start, flat.numel())
+        flat[:head].copy_(self._bank[start : start + head])
+        num_whole, tail = divmod(flat.numel() - head, _NUM_SAMPLES)
+        if num_whole:
+            flat[head : head + num_whole * _NUM_SAMPLES].view(num_whole, _NUM_SAMPLES).copy_(self._bank)
+        if tail:
+            flat[-tail:].copy_(self._bank[:tail])
 
 
 def _scale(name: str, like: torch.Tensor) -> float:

@@ -1,0 +1,14 @@
+"""What is computed: diffusers pipelines, plain modules, or whatever a user's function returns."""
+
+from paretune.harness.workloads.base import Observer, Workload, WorkloadError
+
+__all__ = ["Observer", "Workload", "WorkloadError", "workload_named", "workload_names"]
+
+
+def __getattr__(name: str) -> object:
+    """``workload_named`` and ``workload_names`` are imported on first use."""
+    if name in ("workload_named", "workload_names"):
+        from paretune.harness.workloads import catalog
+
+        return getattr(catalog, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
