@@ -65,11 +65,17 @@ class Component(_Strict):
 class Input(_Strict):
     """An argument that is made, not written down: a tensor of seeded noise, integers, a constant, or a picture.
 
-    `shape` is the tensor's, batch first. `image` is a PIL picture of height x width. `floating` tensors take the workload's dtype.
+    Attributes:
+        shape: of the tensor, batch first.
+        shared: the first dimension is not the batch (position ids, rotary tables).
+        value: of a constant. high: bound of integers, exclusive.
+        height, width: of a picture, in pixels.
+        dtype: of a floating tensor, where it differs from the workload's.
     """
 
     kind: Literal["noise", "integers", "constant", "image"]
-    shape: tuple[int, ...] = ()
+    shape: tuple[int, ...] = (1,)
+    shared: bool = False
     value: float = 0.0
     high: int = 2
     height: int = 0

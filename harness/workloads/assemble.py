@@ -54,9 +54,12 @@ def _component(name: str, declared: Component | None) -> Any:
     kind = resolve_class(str(declared.class_name))
     configuration = getattr(kind, "config_class", None)
     try:
-        return kind(**declared.config) if configuration is None else kind(configuration(**declared.config))
+        part = kind(**declared.config) if configuration is None else kind(configuration(**declared.config))
     except (TypeError, ValueError) as error:
         raise ArchitectureError(f"components.{name}: {kind.__name__} refuses its configuration: {error}") from error
+    if configuration is not None and hasattr(part, "tie_weights"):
+        part.tie_weights()
+    return part
 
 
 def resolve_class(name: str) -> Any:

@@ -6,13 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from paretune.harness.usage import UsageError
+
 if TYPE_CHECKING:
     import torch
 
 __all__ = ["Observer", "Workload", "WorkloadError"]
 
 
-class WorkloadError(ValueError):
+class WorkloadError(UsageError):
     """A workload that cannot be found, read or loaded; names the key path and what to do."""
 
 

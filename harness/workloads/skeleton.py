@@ -16,11 +16,12 @@ __all__ = ["kept_in_float32", "without_weights"]
 def without_weights() -> Iterator[None]:
     """While active, every parameter that a module registers lives on the meta device; buffers are left alone.
 
-    A parameter that is on meta already is kept as the object it is, so tied weights stay tied. Initialisers of
-    torch, diffusers and transformers then run on meta, where they cost nothing.
+    A parameter that is on meta already is kept as the object it is, so tied weights stay tied. Initialisers are
+    skipped: on meta they would compute nothing and still take most of the time.
     """
     import torch
     from torch import nn
+    from transformers.initialization import no_init_weights
 
     register = nn.Module.register_parameter
 
@@ -31,7 +32,8 @@ def without_weights() -> Iterator[None]:
 
     nn.Module.register_parameter = register_on_meta  # type: ignore[method-assign, assignment]
     try:
-        yield
+        with no_init_weights():
+            yield
     finally:
         nn.Module.register_parameter = register  # type: ignore[method-assign]
 
