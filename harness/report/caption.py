@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paretune.harness.records import Kind
+from paretune.harness.report.overruns import budget_of
 from paretune.harness.report.table import Row
 from paretune.harness.report.units import gib_text, percent, ratio, seconds
+from paretune.harness.spec import Budget
 
 __all__ = ["caption", "headline", "workload_text"]
 
@@ -40,11 +42,28 @@ def workload_text(workload: Mapping[str, Any]) -> str:
     return " ".join([str(workload.get("name", workload.get("source", "workload"))), *said])
 
 
-def headline(rows: Sequence[Row], *, budget_bytes: int | None = None) -> str:
-    """The answer in one sentence: the fastest plan that fits, or what comes closest."""
-    feasible = [row for row in rows if row.is_feasible and row.latency_s is not None]
-    if feasible:
-        return _fastest(min(feasible, key=lambda row: (row.latency_s or 0.0, row.needed_bytes or 0)), budget_bytes)
+def headline(rows: Sequence[Row], *, budget: Budget | int | str | None = None) -> str:
+    """The answer: the fastest exact plan that fits, what a lossy one would gain, or what comes closest."""
+    budget_bytes = budget_of(budget).device_memory
+    feasible = sorted((r for r in rows if r.is_feasible and r.latency_s is not None), key=_speed)
+    if not feasible:
+        return _nothing(rows, budget_bytes)
+    exact = [row for row in feasible if not row.is_lossy]
+    if not exact:
+        return _fastest(feasible[0], budget_bytes)
+    said = _fastest(exact[0], budget_bytes)
+    if _speed(feasible[0]) == _speed(exact[0]):
+        return said
+    lossy = feasible[0]
+    gain = ratio((exact[0].latency_s or 0.0) / (lossy.latency_s or 1.0))
+    return f"{said} Lossy {lossy.plan} would be {gain} as fast ({seconds(lossy.latency_s or 0.0)})."
+
+
+def _speed(row: Row) -> tuple[float, int]:
+    return (row.latency_s or 0.0, row.needed_bytes or 0)
+
+
+def _nothing(rows: Sequence[Row], budget_bytes: int | None) -> str:
     closest = [row for row in rows if row.outcome == "complete" and row.needed_bytes is not None]
     if budget_bytes is not None and closest:
         row = min(closest, key=lambda row: row.needed_bytes or 0)
@@ -54,10 +73,10 @@ def headline(rows: Sequence[Row], *, budget_bytes: int | None = None) -> str:
 
 
 def _fastest(row: Row, budget_bytes: int | None) -> str:
-    compared = (
-        "" if row.relative_latency is None or row.is_reference else f", {ratio(row.relative_latency)} the reference"
-    )
-    said = f"{row.plan} is the fastest: {seconds(row.latency_s or 0.0)}{compared}"
+    quality = "plan, and lossy" if row.is_lossy else "exact plan"
+    said = f"{row.plan} is the fastest {quality}: {seconds(row.latency_s or 0.0)}"
+    if row.relative_latency is not None and not row.is_reference:
+        said += f", {ratio(row.relative_latency)} the reference"
     if row.needed_bytes is None:
         return f"{said}."
     if budget_bytes is None:

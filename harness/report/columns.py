@@ -1,4 +1,4 @@
-"""Every column a table can have: name, title with unit, what it shows, how it is rounded. The one place that decides."""
+"""Every column a table can have: name, title with unit, what it shows, how it is rounded. One place decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One sentence why a trial did not complete or does not fit, with the sizes that are known."""
+"""One sentence why a trial did not complete, with the sizes that are known."""
 
 from __future__ import annotations
 
@@ -11,18 +11,11 @@ from paretune.harness.report.units import gib_text
 __all__ = ["reason_of"]
 
 
-def reason_of(record: Record, *, budget_bytes: int | None = None) -> str | None:
-    """The sentence, ``None`` for a trial that completed within the budget."""
+def reason_of(record: Record) -> str | None:
+    """The sentence, ``None`` for a trial that completed."""
     if record.outcome is Outcome.OOM:
         return _out_of_memory(record.oom or {}, record.reason)
-    if not record.is_complete:
-        return record.reason or record.outcome.value
-    if budget_bytes is None:
-        return None
-    needed = record.needed_bytes
-    if needed is None:
-        return "device memory is not known, so it cannot be said to fit"
-    return f"needs {gib_text(needed - budget_bytes)} more than the budget" if needed > budget_bytes else None
+    return None if record.is_complete else record.reason or record.outcome.value
 
 
 def _out_of_memory(oom: Mapping[str, Any], said: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Turn the records of one question into rows: reference on top, feasible first, front marked, relative to the reference."""
+"""Turn the records of one question into rows: reference on top, feasible first, front marked, relative to the first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 
 from paretune.harness.records import Kind, Outcome, Record
 from paretune.harness.report.front import on_front
+from paretune.harness.report.overruns import budget_of, overruns
 from paretune.harness.report.reasons import reason_of
+from paretune.harness.spec import Budget
 
 __all__ = ["MixedRecords", "Row", "group", "kinds_of", "question_of", "rows"]
 
@@ -23,7 +25,7 @@ class MixedRecords(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One plan of a table. Bytes, seconds and ratios as measured; ``None`` is not known. ``record`` is where it came from.
+    """One plan of a table; bytes, seconds and ratios unrounded, ``None`` is not known. ``record``: its source.
 
     is_feasible: complete, and within the budget where one was given.
     relative_latency, relative_memory: over the reference plan; memory compares peak allocated bytes.
@@ -61,13 +63,13 @@ class Row:
 def rows(
     records: Iterable[Record],
     *,
-    budget_bytes: int | None = None,
+    budget: Budget | int | str | None = None,
     reference: Record | None = None,
     is_mixed_allowed: bool = False,
 ) -> tuple[Row, ...]:
     """Rows of one table, in drawing order.
 
-    budget_bytes: device memory the answer may use; rows above it are complete but not feasible.
+    budget: what the answer may use, or only its device memory in bytes or as text; rows above it are not feasible.
     reference: the record to be relative to; by default the resident plan's, whichever way it ended.
     Raises ``MixedRecords`` when kinds or questions differ and ``is_mixed_allowed`` is false; each row names its kind.
     """
@@ -75,9 +77,10 @@ def rows(
     if not is_mixed_allowed:
         _refuse_mixed(listed)
     base = reference or _reference_among(listed)
-    feasible = [r for r in listed if r.is_complete and _fits(r, budget_bytes)]
+    allowed = budget_of(budget)
+    feasible = [r for r in listed if r.is_complete and not overruns(r, allowed)]
     front = {id(record) for record in on_front(feasible)}
-    made = [_row(record, base=base, budget_bytes=budget_bytes, is_on_front=id(record) in front) for record in listed]
+    made = [_row(record, base=base, budget=allowed, is_on_front=id(record) in front) for record in listed]
     return tuple(sorted(made, key=_drawing_order))
 
 
@@ -140,25 +143,19 @@ def _refuse_mixed(records: Sequence[Record]) -> None:
 def _reference_among(records: Sequence[Record]) -> Record | None:
     found = [record for record in records if record.plan == RESIDENT]
     complete = [record for record in found if record.is_complete]
-    return (complete or found or [None])[0]
+    return next(iter(complete or found), None)
 
 
-def _fits(record: Record, budget_bytes: int | None) -> bool:
-    if budget_bytes is None:
-        return True
-    return record.needed_bytes is not None and record.needed_bytes <= budget_bytes
-
-
-def _row(record: Record, *, base: Record | None, budget_bytes: int | None, is_on_front: bool) -> Row:
+def _row(record: Record, *, base: Record | None, budget: Budget, is_on_front: bool) -> Row:
     latency_s, needed = record.median_latency_s, record.needed_bytes
     transfers = record.transfers or {}
-    fits = _fits(record, budget_bytes)
+    over = overruns(record, budget) if record.is_complete else ()
     return Row(
         plan=record.plan,
         outcome=record.outcome.value,
         kind=record.kind.value,
         is_reference=record is base or (base is not None and record.plan == RESIDENT),
-        is_feasible=record.is_complete and fits,
+        is_feasible=record.is_complete and not over,
         is_on_front=is_on_front,
         latency_s=latency_s,
         spread=_spread(record),
@@ -178,8 +175,8 @@ def _row(record: Record, *, base: Record | None, budget_bytes: int | None, is_on
         fidelity=_fidelity(record),
         is_lossy=record.is_lossy,
         device_memory_bytes=record.device_memory_bytes,
-        margin_bytes=_less(budget_bytes, needed),
-        reason=reason_of(record, budget_bytes=budget_bytes),
+        margin_bytes=_less(budget.device_memory, needed),
+        reason="; ".join(over) or reason_of(record),
         record=record,
     )
 
