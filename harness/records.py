@@ -191,7 +191,7 @@ class Record(Peaks):
 
     def to_json(self) -> str:
         """One line; floats that JSON cannot say (inf, nan) become strings that ``from_json`` reads back."""
-        return _canonical(dataclasses.asdict(self))
+        return json.dumps(_plain(dataclasses.asdict(self)), separators=(",", ":"), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Record:

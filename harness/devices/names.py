@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paretune.harness.devices.base import Device
+from paretune.harness.usage import UsageError
 
 __all__ = ["AUTO_GPU", "DeviceError", "device_named", "resolve_auto"]
 
@@ -10,7 +11,7 @@ AUTO_GPU = "rtx-4070"
 """The card that ``auto`` simulates where there is none: 12 GiB, the size people ask about most."""
 
 
-class DeviceError(ValueError):
+class DeviceError(UsageError):
     """A device name that cannot be read or a device that is not there."""
 
 

@@ -1,0 +1,99 @@
+"""Ask the driver what PyTorch does not know: its own memory, clocks, throttling, and who else is on the card."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+__all__ = ["Watch", "bytes_outside_allocator", "identity", "pinned_bytes"]
+
+_THROTTLE = {0x8: "hardware slowdown", 0x20: "thermal (software)", 0x40: "thermal (hardware)", 0x80: "power brake"}
+"""Bits of NVML's clocks event reasons that make a figure worthless; the power cap (0x4) is normal under load."""
+
+
+def _handle(device: torch.device) -> Any:
+    if device.type != "cuda" or torch.version.cuda is None:
+        return None
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}".encode())
+    except pynvml.NVMLError:
+        return None
+
+
+def identity(device: torch.device) -> Mapping[str, Any]:
+    """Driver version, power limit and link of the card, as far as the driver tells."""
+    handle = _handle(device)
+    if handle is None:
+        return {}
+    import pynvml
+
+    questions = {
+        "driver": pynvml.nvmlSystemGetDriverVersion,
+        "power_limit_mw": lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(handle),
+        "pcie_generation": lambda: pynvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
+        "pcie_width": lambda: pynvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
+    }
+    return {name: value for name, ask in questions.items() if (value := _answer(ask)) is not None}
+
+
+def _answer(ask: Any) -> Any:
+    import pynvml
+
+    try:
+        return ask()
+    except pynvml.NVMLError:
+        return None
+
+
+def bytes_outside_allocator(device: torch.device, ballast_bytes: int) -> int | None:
+    """Driver's figure for the card less what the allocator reserved and the ballast: context, libraries, other processes."""
+    try:
+        free, total = torch.accelerator.get_memory_info(device)
+    except RuntimeError:
+        return None
+    return max(0, total - free - torch.accelerator.memory_reserved(device) - ballast_bytes)
+
+
+def pinned_bytes(device: torch.device) -> int | None:
+    """Page-locked host memory, rounded as PyTorch's host allocator rounds; ``None`` where it keeps no count."""
+    if device.type != "cuda":
+        return None
+    return int(torch.cuda.host_memory_stats().get("allocated_bytes.peak", 0))
+
+
+class Watch:
+    """Clocks, temperature and other processes, before against after."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._handle = _handle(device)
+        self._others = self._foreign()
+
+    def _foreign(self) -> int:
+        if self._handle is None:
+            return 0
+        import pynvml
+
+        running = _answer(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle)) or []
+        return sum(1 for process in running if process.pid != os.getpid())
+
+    def seen(self) -> Mapping[str, Any]:
+        """What may have disturbed the figures; empty where the driver does not tell."""
+        if self._handle is None:
+            return {}
+        import pynvml
+
+        reasons = _answer(lambda: pynvml.nvmlDeviceGetCurrentClocksEventReasons(self._handle)) or 0
+        return {
+            "foreign_processes": max(self._others, self._foreign()),
+            "throttled": [word for bit, word in _THROTTLE.items() if reasons & bit],
+            "sm_clock_mhz": _answer(lambda: pynvml.nvmlDeviceGetClockInfo(self._handle, pynvml.NVML_CLOCK_SM)),
+            "temperature_c": _answer(
+                lambda: pynvml.nvmlDeviceGetTemperature(self._handle, pynvml.NVML_TEMPERATURE_GPU)
+            ),
+        }

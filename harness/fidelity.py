@@ -1,0 +1,58 @@
+"""How close an output is to the reference output of the same seed: bit-equality, PSNR, cosine, largest and relative error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+__all__ = ["compare"]
+
+
+def compare(output: Mapping[str, torch.Tensor], reference: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    """Closeness of named tensors to the reference's; the worst tensor decides each figure.
+
+    is_exact: every bit equal. is_finite: no NaN or infinity where the reference has none.
+    psnr_db: 10 log10(range^2 / mean squared error) with the range of the reference; infinite when equal.
+    cosine, max_abs_error: as named. relative_l2: norm of the difference over the norm of the reference.
+
+    Raises ``ValueError`` when names or shapes differ.
+    """
+    if output.keys() != reference.keys():
+        raise ValueError(f"outputs differ in their tensors: {sorted(output)} against {sorted(reference)}")
+    each = [_one(name, output[name], reference[name]) for name in reference]
+    return {
+        "is_exact": all(one["is_exact"] for one in each),
+        "is_finite": all(one["is_finite"] for one in each),
+        "psnr_db": min(one["psnr_db"] for one in each),
+        "cosine": min(one["cosine"] for one in each),
+        "max_abs_error": max(one["max_abs_error"] for one in each),
+        "relative_l2": max(one["relative_l2"] for one in each),
+    }
+
+
+def _one(name: str, output: torch.Tensor, reference: torch.Tensor) -> dict[str, Any]:
+    if output.shape != reference.shape:
+        raise ValueError(f"output {name!r} has shape {tuple(output.shape)}, the reference {tuple(reference.shape)}")
+    ours, theirs = output.double().flatten(), reference.double().flatten()
+    difference = ours - theirs
+    exact = output.dtype == reference.dtype and torch.equal(output, reference)
+    scale, error = float(theirs.norm()), float(difference.norm())
+    return {
+        "is_exact": exact,
+        "is_finite": bool((ours.isfinite() | ~theirs.isfinite()).all()),
+        "psnr_db": _psnr_db(theirs, difference),
+        "cosine": 1.0 if exact else float(torch.nn.functional.cosine_similarity(ours, theirs, dim=0)),
+        "max_abs_error": float(difference.abs().max()) if difference.numel() else 0.0,
+        "relative_l2": error / scale if scale else (0.0 if error == 0.0 else math.inf),
+    }
+
+
+def _psnr_db(reference: torch.Tensor, difference: torch.Tensor) -> float:
+    mean_square = float((difference * difference).mean()) if difference.numel() else 0.0
+    if mean_square == 0.0:
+        return math.inf
+    span = float(reference.max() - reference.min()) or 1.0
+    return 10.0 * math.log10(span * span / mean_square)
