@@ -1,0 +1,194 @@
+"""One contract for every backend: the same arguments mean the same thing, or the call is refused with the reason.
+
+Tensors are (B, S, H, D). Boolean masks attend where True. Causal means query i attends keys 0..i (aligned at the first key,
+as PyTorch does). A row with nothing to attend to gives zeros and a log-sum-exp of minus infinity. Blocked positions never
+reach the result, even when they hold NaN. The log-sum-exp is natural, (B, H, S) float32.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from paretune.attention.available import compute_capability, require
+from paretune.attention.call import Call, refusal
+from paretune.attention.catalog import Entry, entry
+from paretune.attention.errors import BackendRefused
+from paretune.attention.kernels.loading import Kernel, load
+from paretune.attention.kernels.request import Request, Result, repeat_heads
+from paretune.attention.masks import attended, canonical, mask_kind, simplified, with_causal
+
+__all__ = ["attend", "call_of", "check", "compute", "scale_of"]
+
+Tensor = torch.Tensor
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    backend: str = "native",
+    mask: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    dropout_p: float = 0.0,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Attention of ``query`` (B, S, H, D) over ``key`` (B, K, G, D) and ``value`` (B, K, G, E), by one named backend.
+
+    mask: (B, K), (S, K), (B, S, K) or broadcastable to (B, H, S, K); boolean (True attends) or additive. scale: factor on
+    the products, by default D ** -0.5. enable_gqa: G divides H and key heads are shared. dropout_p: must be zero, this is
+    inference. Returns (B, S, H, E), and with ``return_lse`` also the log-sum-exp (B, H, S).
+    Raises ``BackendRefused`` when the backend cannot compute the call, ``BackendUnavailable`` when it is not here,
+    ``ValueError`` for an unknown name.
+    """
+    chosen = entry(backend)
+    refuse_dropout(dropout_p)
+    require(chosen, query.device)
+    mask = None if mask is None else canonical(mask, sizes_of(query, key))
+    request = Request(mask, causal, scale_of(query, scale), enable_gqa, return_lse)
+    output, lse = compute(chosen, _kernel(chosen), (query, *_without_blocked(key, value, mask)), request)
+    return output if lse is None else (output, lse)
+
+
+def check(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    backend: str,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    dropout_p: float = 0.0,
+) -> None:
+    """Raise what ``attend`` would raise for these arguments before it ran; nothing is computed."""
+    chosen = entry(backend)
+    refuse_dropout(dropout_p)
+    require(chosen, query.device)
+    mask = None if mask is None else canonical(mask, sizes_of(query, key))
+    _prepared(chosen, (query, key, value), Request(mask, causal, scale_of(query, scale), enable_gqa, return_lse))
+
+
+def compute(chosen: Entry, kernel: Kernel, tensors: tuple[Tensor, Tensor, Tensor], request: Request) -> Result:
+    """Check a call, bring it to what the kernel takes without changing its meaning, and run it.
+
+    ``request.mask`` is canonical (see masks.py). Raises ``BackendRefused`` before the kernel is called.
+    """
+    (query, key, value), request, original = _prepared(chosen, tensors, request)
+    if not (query.numel() and key.numel() and value.numel()):
+        return _nothing(query, value, request)
+    if not chosen.limits_for(query.device.type).gqa:
+        key, value = repeat_heads(query, key), repeat_heads(query, value)
+    output, lse = kernel(query, key, value, request)
+    return (output, lse) if original is None else _blank(output, lse, original)
+
+
+def scale_of(query: Tensor, scale: float | None) -> float:
+    """The scale as a number: D ** -0.5 unless given."""
+    return float(query.shape[-1]) ** -0.5 if scale is None else scale
+
+
+def sizes_of(query: Tensor, key: Tensor) -> tuple[int, int, int, int]:
+    """Batch, heads, queries, keys. Raises ``BackendRefused`` unless both tensors have four dimensions."""
+    if query.ndim != 4 or key.ndim != 4:
+        raise BackendRefused(f"tensors are (B, S, H, D); got {tuple(query.shape)} and {tuple(key.shape)}.")
+    return query.shape[0], query.shape[2], query.shape[1], key.shape[1]
+
+
+def refuse_dropout(dropout_p: float) -> None:
+    """Raise ``BackendRefused`` for a dropout that is not zero."""
+    if dropout_p:
+        raise BackendRefused(f"dropout_p={dropout_p}: attention backends are for inference. Call model.eval() first.")
+
+
+def call_of(query: Tensor, key: Tensor, value: Tensor, request: Request) -> Call:
+    """The call as numbers, for the refusal rules."""
+    return Call(
+        dtype=str(query.dtype).removeprefix("torch."),
+        batch=query.shape[0],
+        queries=query.shape[1],
+        keys=key.shape[1],
+        heads=query.shape[2],
+        key_heads=key.shape[2],
+        head_size=query.shape[3],
+        value_size=value.shape[3],
+        mask=mask_kind(request.mask),
+        causal=request.causal,
+        enable_gqa=request.enable_gqa,
+        default_scale=request.scale == float(query.shape[3]) ** -0.5,
+        return_lse=request.return_lse,
+        requires_grad=torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad),
+        device_type=query.device.type,
+        compute_capability=_capability(query.device.type, query.device.index),
+    )
+
+
+@torch.compiler.assume_constant_result
+def _capability(kind: str, index: int | None) -> tuple[int, int] | None:
+    return compute_capability(kind, index)
+
+
+@torch.compiler.assume_constant_result
+def _kernel(chosen: Entry) -> Kernel:
+    return load(chosen)
+
+
+Prepared = tuple[tuple[Tensor, Tensor, Tensor], Request, Tensor | None]
+
+
+def _prepared(chosen: Entry, tensors: tuple[Tensor, Tensor, Tensor], request: Request) -> Prepared:
+    """The call in its cheapest equal form, and the mask whose blocked rows must give zeros afterwards."""
+    query, key, value = tensors
+    _refuse_mismatch(query, key, value)
+    mask, causal = request.mask, request.causal
+    if causal and query.shape[1] < key.shape[1]:
+        # No query reaches keys past the last query, so dropping them changes nothing and leaves a square.
+        key, value = key[:, : query.shape[1]], value[:, : query.shape[1]]
+        mask = mask if mask is None or mask.shape[3] == 1 else mask[..., : query.shape[1]]
+    sizes, takes = sizes_of(query, key), chosen.limits_for(query.device.type).mask
+    given = with_causal(mask, sizes) if mask is not None and causal else mask
+    if mask is not None and takes != "dense" and (takes == "none" or mask_kind(mask) == "dense"):
+        mask, lower = simplified(mask, sizes)
+        causal = causal or lower
+    request = Request(mask, causal, request.scale, request.enable_gqa, request.return_lse)
+    if reason := refusal(chosen, call_of(query, key, value, request)):
+        raise BackendRefused(reason)
+    return (query, key, value), request, None if mask is None else given
+
+
+def _refuse_mismatch(query: Tensor, key: Tensor, value: Tensor) -> None:
+    if query.ndim != 4 or key.ndim != 4 or value.ndim != 4:
+        raise BackendRefused("tensors are (B, S, H, D): query, key and value need four dimensions.")
+    if not query.dtype == key.dtype == value.dtype:
+        raise BackendRefused(f"query, key and value have types {query.dtype}, {key.dtype}, {value.dtype}; make them equal.")
+    if not query.device == key.device == value.device:
+        raise BackendRefused(f"query, key, value are on {query.device}, {key.device}, {value.device}; move them together.")
+    if key.shape[:3] != value.shape[:3] or query.shape[0] != key.shape[0] or query.shape[3] != key.shape[3]:
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (query, key, value))
+        raise BackendRefused(f"query, key and value of shapes {shapes} do not belong together.")
+
+
+def _without_blocked(key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Zeros where no query looks: zero times NaN would still be NaN."""
+    if mask is None:
+        return key, value
+    unseen = ~attended(mask).any(dim=2).any(dim=1)[:, :, None, None]
+    return key.masked_fill(unseen, 0.0), value.masked_fill(unseen, 0.0)
+
+
+def _blank(output: Tensor, lse: Tensor | None, mask: Tensor) -> Result:
+    blocked = ~attended(mask).any(dim=3)
+    output = output.masked_fill(blocked.transpose(1, 2)[..., None], 0.0)
+    return output, None if lse is None else lse.masked_fill(blocked, float("-inf"))
+
+
+def _nothing(query: Tensor, value: Tensor, request: Request) -> Result:
+    batch, queries, heads, _ = query.shape
+    output = query.new_zeros(batch, queries, heads, value.shape[3])
+    if not request.return_lse:
+        return output, None
+    return output, query.new_full((batch, heads, queries), float("-inf"), dtype=torch.float32)
