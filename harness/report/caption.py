@@ -21,6 +21,9 @@ _MEANING = {
     Kind.INFERRED: "inferred: never ran",
 }
 
+_WORTH_SAYING = 1.02
+"""A lossy plan that gains less than this is not worth a sentence."""
+
 _SHOWN = ("height", "width", "num_frames", "steps", "batch_size", "dtype", "seed")
 
 
@@ -52,11 +55,11 @@ def headline(rows: Sequence[Row], *, budget: Budget | int | str | None = None) -
     if not exact:
         return _fastest(feasible[0], budget_bytes)
     said = _fastest(exact[0], budget_bytes)
-    if _speed(feasible[0]) == _speed(exact[0]):
-        return said
     lossy = feasible[0]
-    gain = ratio((exact[0].latency_s or 0.0) / (lossy.latency_s or 1.0))
-    return f"{said} Lossy {lossy.plan} would be {gain} as fast ({seconds(lossy.latency_s or 0.0)})."
+    gain = (exact[0].latency_s or 0.0) / (lossy.latency_s or 1.0)
+    if gain < _WORTH_SAYING:
+        return said
+    return f"{said} Lossy {lossy.plan} would be {ratio(gain)} as fast ({seconds(lossy.latency_s or 0.0)})."
 
 
 def _speed(row: Row) -> tuple[float, int]:
