@@ -161,15 +161,31 @@ def _document(name: str) -> dict[str, Any]:
         raise ArchitectureError(f"{name}: an architecture file is a mapping; this one is a {type(document).__name__}.")
     own = {"name": Path(name).stem if is_path else name, **document}
     parent = own.pop("extends", None)
-    return own if parent is None else _merge(_document(str(parent)), own)
+    if parent is not None:
+        own = _merge(_document(str(parent)), own)
+    components = own.get("components")
+    if isinstance(components, Mapping):
+        own["components"] = {key: _borrowed(value, key, name) for key, value in components.items()}
+    return own
+
+
+def _borrowed(component: Any, key: str, name: str) -> Any:
+    """Resolve `like: flux.1-dev/text_encoder_2`: that component of that file, with what stands here merged over it."""
+    if not isinstance(component, Mapping) or "like" not in component:
+        return component
+    file, _, part = str(component["like"]).partition("/")
+    known = _document(file).get("components", {})
+    if part not in known:
+        raise ArchitectureError(f"{name}: components.{key}.like: {file!r} has no component {part!r}.")
+    return _merge(known[part], {field: value for field, value in component.items() if field != "like"})
 
 
 def _merge(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """`own` over `base`, mappings merged key by key; a changed configuration makes the inherited parameter count void."""
+    """`own` over `base`, mappings merged key by key, `like` instead of it; a changed configuration makes the inherited parameter count void."""
     merged = dict(base)
     for key, value in own.items():
         inherited = base.get(key)
-        if isinstance(inherited, Mapping) and isinstance(value, Mapping):
+        if isinstance(inherited, Mapping) and isinstance(value, Mapping) and "like" not in value:
             merged[key] = _merge(inherited, value)
             if "config" in value and "parameters" not in value:
                 merged[key].pop("parameters", None)
