@@ -114,7 +114,8 @@ class _ForkServer:
             self._last += 1
             self._waiting[self._last] = answers
             assert self._process.stdin is not None
-            self._process.stdin.write(json.dumps({"id": self._last, "folder": str(folder)}).encode() + b"\n")
+            request = {"id": self._last, "folder": str(folder), "directory": str(Path.cwd())}
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
         pid = answers.get()
         if pid is None:

@@ -72,7 +72,7 @@ class _Server:
     def _start(self, request: dict[str, Any]) -> None:
         pid = os.fork()
         if pid == 0:
-            _child(Path(request["folder"]))
+            _child(Path(request["folder"]), Path(request["directory"]))
         self._children[pid] = request["id"]
         self._say({"id": request["id"], "pid": pid})
 
@@ -88,11 +88,12 @@ class _Server:
             os.killpg(pid, signal.SIGKILL)
 
 
-def _child(folder: Path) -> None:
-    """Become the trial of ``folder``: own process group, own log, nothing inherited that matters."""
+def _child(folder: Path, directory: Path) -> None:
+    """Become the trial of ``folder``: own process group, own log, the working directory of whoever asked."""
     status = 1
     try:
         os.setsid()
+        os.chdir(directory)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

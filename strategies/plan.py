@@ -70,7 +70,7 @@ class Plan:
 
 
 def _setting(piece: str, known: Mapping[str, type[Strategy]]) -> Setting:
-    match = re.match(r"\s*(?:([A-Za-z_][A-Za-z0-9_.]*)\s*:)?(.+)\Z", piece, re.DOTALL)
+    match = re.match(r"(?:([A-Za-z_][A-Za-z0-9_.]*)\s*:)?(.+)\Z", piece.strip(), re.DOTALL)
     if match is None:
         raise PlanError("a plan has an empty piece between two '+'. Write `strategy + strategy`.")
     if match[2].strip() == RESIDENT:

@@ -61,7 +61,7 @@ def append_many(path: str, name: str) -> None:
 
 
 def test_two_processes_never_mix_their_lines(tmp_path):
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     writers = [context.Process(target=append_many, args=(str(tmp_path), name)) for name in "pq"]
     for writer in writers:
         writer.start()
