@@ -85,10 +85,11 @@ class _Timing(Session):
 
     def close(self) -> None:
         """End the running phase."""
+        self._steps.end()
+        ended = time.perf_counter()
         if self._current is not None:
             name, began = self._current
-            self._book.add(name, Peaks(peak_host_bytes=host_memory.peak_bytes()), time.perf_counter() - began)
-            self._steps.end()
+            self._book.add(name, Peaks(peak_host_bytes=host_memory.peak_bytes()), ended - began)
         self._current = None
 
     def start_call(self) -> None:

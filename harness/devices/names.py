@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from paretune.harness.devices.base import Device
 from paretune.harness.usage import UsageError
 
@@ -17,7 +19,7 @@ class DeviceError(UsageError):
 
 def device_named(spec: str) -> Device:
     """Build the device. Raises ``DeviceError`` that says which names there are."""
-    family = spec.partition(":")[0]
+    family = re.split("[:,]", spec, maxsplit=1)[0]
     if family == "sim":
         from paretune.harness.devices.simulated import SimulatedDevice
 
