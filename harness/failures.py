@@ -49,13 +49,13 @@ def classify(error: BaseException) -> tuple[Outcome, str]:
 
 
 def oom_sizes(error: BaseException) -> Mapping[str, Any]:
-    """Bytes requested, limit and allocated when memory ran out: attributes of the exception, else read off its text."""
+    """Bytes requested, limit and allocated when memory ran out: the exception's ``facts``, else read off its text."""
     found: dict[str, Any] = {}
     for one in _chain(error):
+        told = getattr(one, "facts", None) or {}
         for name in ("requested_bytes", "limit_bytes", "allocated_bytes", "reserved_bytes"):
-            value = getattr(one, name, None)
-            if value is not None:
-                found.setdefault(name, int(value))
+            if told.get(name) is not None:
+                found.setdefault(name, int(told[name]))
         text = str(one)
         for name, words in (("requested_bytes", "tried to allocate"), ("limit_bytes", "total capacity of")):
             size = _size_after(text, words)

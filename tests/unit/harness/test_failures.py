@@ -42,10 +42,10 @@ def test_outcomes(error, outcome):
     assert classify(wrapped(error))[0] is outcome
 
 
-def test_sizes_come_from_attributes_first_and_from_the_text_otherwise():
+def test_sizes_come_from_the_facts_first_and_from_the_text_otherwise():
     assert oom_sizes(RuntimeError(CUDA)) == {"requested_bytes": int(2.5 * 2**30), "limit_bytes": int(11.99 * 2**30)}
     error = torch.OutOfMemoryError(CUDA)
-    error.requested_bytes, error.allocated_bytes = 7, 8
+    error.facts = {"requested_bytes": 7, "allocated_bytes": 8}
     assert oom_sizes(wrapped(error))["requested_bytes"] == 7
     assert oom_sizes(wrapped(error))["allocated_bytes"] == 8
     assert oom_sizes(MemoryError()) == {}
