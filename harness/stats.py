@@ -1,4 +1,4 @@
-"""Say what samples show and how sure that is: robust centre and spread, intervals, tests, and what is detectable at all."""
+"""Say what samples show and how sure that is: robust centre and spread, intervals, tests, what is detectable at all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TUKEY_FAR = 3.0
 _NUM_RESAMPLES = 2000
 
 Pair = tuple[Sequence[float], Sequence[float]]
-"""Samples of the base and of the head taken by one pair of processes, alternated call by call; position i belongs to i."""
+"""Samples of base and head from one pair of processes alternated call by call; position i belongs to position i."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ def bootstrap_interval(
     seed: int = 0,
     statistic: Callable[..., np.ndarray] = np.median,
 ) -> Interval:
-    """Percentile bootstrap around ``statistic`` (called with ``axis=1``); the same samples and seed give the same range."""
+    """Percentile bootstrap around ``statistic`` (called with ``axis=1``); same samples and seed, same range."""
     values = _checked(samples)
     draws = np.random.default_rng(seed).integers(0, len(values), size=(_NUM_RESAMPLES, len(values)))
     drawn = statistic(values[draws], axis=1)
@@ -121,7 +121,7 @@ def ratio_interval(pairs: Sequence[Pair], *, confidence: float = 0.98, seed: int
         raise ValueError("no pairs of processes were measured")
     logs = [_log_ratios(pair) for pair in pairs]
     generator = np.random.default_rng(seed)
-    drawn = np.array([_resampled_centre(logs, generator) for _ in range(_NUM_RESAMPLES)])
+    drawn = _resampled_centres(logs, generator)
     centre = float(np.mean([np.median(values) for values in logs]))
     tail = (1 - confidence) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail])
@@ -151,13 +151,17 @@ def pairs_needed(effect: float, spread: float, *, confidence: float = 0.99, powe
     return max(1, math.ceil(reach**2))
 
 
-def _resampled_centre(logs: Sequence[np.ndarray], generator: np.random.Generator) -> float:
-    chosen = generator.integers(0, len(logs), size=len(logs))
-    centres = []
-    for index in chosen:
-        values = logs[index]
-        centres.append(np.median(values[generator.integers(0, len(values), size=len(values))]))
-    return float(np.mean(centres))
+def _resampled_centres(logs: Sequence[np.ndarray], generator: np.random.Generator) -> np.ndarray:
+    """Centres of hierarchical resamples, shape (resamples,): each picks pairs, each pick resamples positions."""
+    medians = np.stack([_resampled_medians(values, generator) for values in logs])
+    shape = (_NUM_RESAMPLES, len(logs))
+    picked, which = generator.integers(0, len(logs), size=shape), generator.integers(0, _NUM_RESAMPLES, size=shape)
+    return np.asarray(medians[picked, which].mean(axis=1))
+
+
+def _resampled_medians(values: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    draws = generator.integers(0, len(values), size=(_NUM_RESAMPLES, len(values)))
+    return np.asarray(np.median(values[draws], axis=1))
 
 
 def _small_sample_factor(num_pairs: int, confidence: float) -> float:

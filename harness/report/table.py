@@ -88,7 +88,7 @@ def newest(records: Iterable[Record]) -> list[Record]:
     """One record per trial: where a trial was repeated under the same key, the newest."""
     kept: dict[Any, Record] = {}
     for record in records:
-        identity = record.key or (record.plan, record.device_memory_bytes, record.kind, question_of(record))
+        identity = (record.key, record.plan, record.device_memory_bytes, record.kind, question_of(record))
         kept.pop(identity, None)
         kept[identity] = record
     return list(kept.values())
