@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from paretune.harness.workloads.architecture import Architecture, ArchitectureError, Component
@@ -27,12 +29,10 @@ def assemble(architecture: Architecture, *, seed: int = 0, dtype: torch.dtype | 
     """
     import torch
 
-    parts = assemble_skeletons(architecture)
+    parts = assemble_skeletons(architecture, dtype=dtype)
     for index, (name, part) in enumerate(parts.items()):
         if isinstance(part, torch.nn.Module):
-            declared = architecture.components[name]
-            chosen = dtype or getattr(torch, (declared and declared.dtype) or architecture.dtype)
-            materialise(part, dtype=chosen, seed=seed + index)
+            materialise(part, dtype=dtype or _dtype_of(name, architecture), seed=seed + index)
     if architecture.pipeline is None:
         return parts["model"]
     pipeline = resolve_class(architecture.pipeline)(**parts, **architecture.options)
@@ -40,10 +40,44 @@ def assemble(architecture: Architecture, *, seed: int = 0, dtype: torch.dtype | 
     return pipeline
 
 
-def assemble_skeletons(architecture: Architecture) -> dict[str, Any]:
+def assemble_skeletons(architecture: Architecture, *, dtype: torch.dtype | None = None) -> dict[str, Any]:
     """Every component; those that are modules have their parameters on the meta device still."""
+    parts = {}
     with without_weights():
-        return {name: _component(name, declared) for name, declared in architecture.components.items()}
+        for name, declared in architecture.components.items():
+            with _default_dtype(dtype or _dtype_of(name, architecture), declared):
+                parts[name] = _component(name, declared)
+    return parts
+
+
+def _dtype_of(name: str, architecture: Architecture) -> torch.dtype:
+    import torch
+
+    declared = architecture.components[name]
+    dtype: torch.dtype = getattr(torch, (declared and declared.dtype) or architecture.dtype)
+    return dtype
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype, declared: Component | None) -> Iterator[None]:
+    """Models are constructed under their own dtype, as both libraries' `from_pretrained` do: buffers follow it."""
+    import torch
+
+    if declared is None or not _is_module_class(declared.class_name):
+        yield
+        return
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _is_module_class(name: str | None) -> bool:
+    import torch
+
+    return name is not None and issubclass(resolve_class(name), torch.nn.Module)
 
 
 def _component(name: str, declared: Component | None) -> Any:
