@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
@@ -38,9 +38,7 @@ class Applied:
     model is then as it was.
     """
 
-    def __init__(
-        self, plan: Plan | str | Iterable[Strategy | Setting], model: Any, device: torch.device | str
-    ) -> None:
+    def __init__(self, plan: Plan | str | Iterable[Strategy | Setting], model: Any, device: torch.device | str) -> None:
         self.plan = Plan.of(plan)
         self.device = torch.device(device)
         self.parts = Parts.of(model)
@@ -56,10 +54,10 @@ class Applied:
 
     def _placed(self) -> Iterator[Setting]:
         for setting in self.plan:
-            if isinstance(setting.strategy, PipelineStrategy):
-                yield setting
-            elif setting.component is not None:
+            if setting.component is not None:
                 self.parts.named(setting.component)
+                yield setting
+            elif isinstance(setting.strategy, PipelineStrategy):
                 yield setting
             else:
                 yield from self._find_components(cast(ComponentStrategy, setting.strategy))
@@ -69,30 +67,46 @@ class Applied:
         if not names or (len(names) > 1 and not strategy.everywhere):
             choices = ", ".join(f"{name}:{strategy.name}" for name in names or self.parts.modules)
             raise PlanError(f"{strategy.name} does not say which component it is for. Write one of: {choices}.")
-        return (Setting(strategy=strategy, component=name) for name in names)
+        for name in names:
+            own = strategy.for_component(name) if strategy.everywhere and not self.parts.is_module else strategy
+            if own is not None:
+                yield Setting(strategy=own, component=name)
 
     def _apply(self, settings: list[Setting]) -> None:
         undo = self._undo.callback
         early = [s for s in settings if not s.strategy.places_weights]
         placing = [s for s in settings if s.strategy.places_weights]
-        taken = {s.component for s in placing}
-        free = Parts(root=self.parts.root, modules={n: m for n, m in self.parts.modules.items() if n not in taken})
-        for setting in [*early, *placing]:
+        named = [s for s in placing if s.component is not None]
+        unnamed = [s for s in placing if s.component is None]
+        taken = {s.component for s in named}
+        free = {name: module for name, module in self.parts.modules.items() if name not in taken}
+        for setting in [*early, *named, *unnamed]:
             self._apply_one(setting, free)
-        if not any(isinstance(s.strategy, PipelineStrategy) for s in placing):
-            _move_whole(free, self.device, undo)
-        if self.parts.root is not next(iter(self.parts.modules.values())):
+        if not unnamed:
+            _move_whole(Parts(root=self.parts.root, modules=free), self.device, undo)
+        _share_device(self.parts, undo)
+        if not self.parts.is_module:
             present(self.parts.root, undo, _execution_device=self.device)
 
-    def _apply_one(self, setting: Setting, free: Parts) -> None:
+    def _apply_one(self, setting: Setting, free: Mapping[str, torch.nn.Module]) -> None:
         strategy, undo = setting.strategy, self._undo.callback
         if isinstance(strategy, PipelineStrategy):
-            facts = strategy.apply(free if strategy.places_weights else self.parts, self.device, undo)
+            facts = strategy.apply(self._parts_for(setting, free), self.device, undo)
         else:
             model = self.parts.named(setting.component or "model")
             facts = cast(ComponentStrategy, strategy).apply(model, self.device, undo)
         if facts:
             self.facts[str(setting)] = facts
+
+    def _parts_for(self, setting: Setting, free: Mapping[str, torch.nn.Module]) -> Parts:
+        """What a pipeline-level strategy works on: the component it names, else all, or all that nothing else places."""
+        if setting.component is not None:
+            modules: Mapping[str, torch.nn.Module] = {setting.component: self.parts.named(setting.component)}
+        else:
+            modules = free if setting.strategy.places_weights else self.parts.modules
+        if not modules:
+            raise InfeasiblePlan([f"{setting} has nothing to do: other settings place every component. Remove it."])
+        return Parts(root=self.parts.root, modules=modules)
 
     def undo(self) -> None:
         """Restore the model exactly; calling it again does nothing."""
@@ -120,3 +134,10 @@ def _move_whole(parts: Parts, device: torch.device, undo: Undo) -> None:
 
     for module in parts.modules.values():
         move_module(module, device, undo)
+
+
+def _share_device(parts: Parts, undo: Undo) -> None:
+    from paretune.strategies.mechanics.sharing import share_device
+
+    if not parts.is_module:
+        share_device(parts.root, list(parts.modules.values()), undo)

@@ -105,6 +105,10 @@ class ComponentStrategy(Strategy):
     roles: ClassVar[tuple[Role, ...]] = ("denoiser",)
     everywhere: ClassVar[bool] = False
 
+    def for_component(self, name: str) -> ComponentStrategy | None:
+        """The setting for component ``name`` when the plan names none and it works everywhere; ``None`` leaves it out."""
+        return self
+
     @abstractmethod
     def apply(self, model: torch.nn.Module, device: torch.device, undo: Undo) -> Facts | None:
         """Change ``model`` so that it will run on ``device``; hand every inverse to ``undo``.

@@ -55,13 +55,18 @@ class Parts:
             raise TypeError(f"{type(model).__name__} has no component that is an nn.Module.")
         return cls(root=model, modules={name: found[name] for name in _run_order(model, found)})
 
+    @property
+    def is_module(self) -> bool:
+        """Whether the user gave one module rather than a pipeline."""
+        return isinstance(self.root, torch.nn.Module)
+
     def role(self, name: str) -> Role:
         """The role of a component; a plain module plays every role and counts as denoiser."""
-        return "denoiser" if name == "model" and self.root is self.modules[name] else role_of(name)
+        return "denoiser" if self.is_module else role_of(name)
 
     def with_roles(self, roles: tuple[Role, ...]) -> tuple[str, ...]:
         """Names of the components that play one of ``roles``; for a plain module always its only name."""
-        if self.root is next(iter(self.modules.values())):
+        if self.is_module:
             return tuple(self.modules)
         return tuple(name for name in self.modules if self.role(name) in roles)
 

@@ -45,14 +45,21 @@ def _overlap(one: Setting, other: Setting) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Excludes:
-    """The other strategy must not be in the plan; ``anywhere`` also excludes it on other components."""
+    """The other strategy must not be in the plan; ``anywhere`` also excludes it on other components.
+
+    ``divides`` is for an owner that works on whatever components no other setting names: without a component of its own
+    it then stands beside a setting that names one.
+    """
 
     other: str
     because: str
     anywhere: bool = False
+    divides: bool = False
 
     def broken(self, own: Setting, others: Sequence[Setting], where: Surroundings) -> Iterator[str]:
         for setting in others:
+            if self.divides and own.component is None and setting.component is not None:
+                continue
             if setting.strategy.name == self.other and (self.anywhere or _overlap(own, setting)):
                 yield f"{own} and {setting} cannot be combined: {self.because}. Remove one."
 

@@ -1,0 +1,133 @@
+"""Tensors that always move together: one contiguous copy brings them all, and dropping the copy sends them back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from paretune.strategies.mechanics.cells import Cell, aligned, version_of
+from paretune.strategies.mechanics.link import Link, Transit, outside_autograd
+from paretune.strategies.mechanics.staging import Staging
+
+__all__ = ["Bundle"]
+
+_HOST = torch.device("cpu")
+
+
+class Bundle:
+    """Cells that the same units need, with a host copy that stays and a device copy that comes and goes.
+
+    Weights are only read while a model runs, so nothing is written back, unless a tensor's version says that it was
+    changed on the device. Several units may want a bundle at once (tied weights): it is there while one of them does.
+    """
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        self.cells = tuple(cells)
+        self.offsets_bytes: list[int] = []
+        total = 0
+        for cell in cells:
+            self.offsets_bytes.append(total)
+            total = aligned(total + cell.num_bytes)
+        self.num_bytes = total
+        self._sources: list[tuple[int, torch.Tensor]] = []
+        self._host_views: list[list[torch.Tensor]] = []
+        self._transit: Transit | None = None
+        self._versions: list[int] = []
+        self._num_fetched = self._num_shown = 0
+        self._is_edited = False
+
+    @property
+    def is_on_device(self) -> bool:
+        """Whether a device copy exists or is on its way."""
+        return self._transit is not None
+
+    def keep_on_host(self, flat: torch.Tensor | None) -> None:
+        """Move the cells' bytes into ``flat``, or leave them where they are if that is the host."""
+        with outside_autograd():
+            for cell, offset in zip(self.cells, self.offsets_bytes):
+                raw = cell.raw()
+                if flat is not None:
+                    piece = flat[offset : offset + cell.num_bytes]
+                    piece.copy_(raw)
+                    self._keep(cell, piece, offset)
+                elif raw.device.type == "cpu":
+                    self._sources.append((offset, raw))
+                    self._host_views.append(list(cell.originals))
+                else:
+                    self._keep(cell, raw.to(_HOST), offset)
+        if flat is not None and self.cells:
+            self._sources = [(0, flat)]
+
+    def _keep(self, cell: Cell, piece: torch.Tensor, offset_bytes: int) -> None:
+        views = cell.views(piece, 0)
+        self._sources.append((offset_bytes, piece))
+        self._host_views.append(views)
+        cell.originals = tuple(views)
+        cell.is_moved = True
+        cell.show(views)
+
+    def fetch(self, link: Link, staging: Staging | None) -> None:
+        """One more unit wants the bytes on the device; the first one starts the copy."""
+        self._num_fetched += 1
+        if self._num_fetched == 1 and self.num_bytes:
+            try:
+                sources = staging.gather(self.num_bytes, self._sources) if staging else self._sources
+                self._transit = link.fetch(self.num_bytes, sources)
+                if staging:
+                    staging.sent(self._transit)
+            except BaseException:
+                self._num_fetched = 0
+                raise
+
+    def show(self, link: Link) -> None:
+        """One more unit computes with the bytes; the first one makes the tensors point at the device."""
+        self._num_shown += 1
+        if self._num_shown == 1 and self._transit is not None:
+            with outside_autograd():
+                link.arrive(self._transit)
+                for cell, offset in zip(self.cells, self.offsets_bytes):
+                    cell.show(cell.views(self._transit.buffer, offset))
+            self._versions = [version_of(look.tensor) for cell in self.cells for look in cell.looks]
+
+    def hide(self, link: Link, *, write_back: bool = False) -> None:
+        """A unit has computed; the last one makes the tensors point at the host again.
+
+        Changed tensors are written back; all of them with ``write_back``, because a change through ``tensor.data``
+        leaves no trace.
+        """
+        self._num_shown -= 1
+        self._is_edited |= write_back
+        if self._num_shown == 0 and self._transit is not None:
+            with outside_autograd():
+                self._write_back(everything=self._is_edited)
+                self._is_edited = False
+                for cell, views in zip(self.cells, self._host_views):
+                    cell.show(views)
+
+    def drop(self, link: Link, *, was_read: bool) -> None:
+        """A unit lets go; the last one frees the device copy."""
+        self._num_fetched -= 1
+        if self._num_fetched == 0 and self._transit is not None:
+            (link.leave if was_read else link.abandon)(self._transit)
+            self._transit = None
+
+    def is_replaced(self) -> bool:
+        """Whether someone gave a tensor other data while it was on the host."""
+        return self._num_shown == 0 and any(
+            cell.is_replaced(views) for cell, views in zip(self.cells, self._host_views)
+        )
+
+    def restore(self) -> None:
+        """Put the bytes back on the devices they were found on, each cell in storage of its own again."""
+        with outside_autograd():
+            for cell, views in zip(self.cells, self._host_views):
+                if not cell.is_replaced(views):
+                    cell.restore()
+
+    def _write_back(self, *, everything: bool) -> None:
+        versions = iter(self._versions)
+        for cell, views in zip(self.cells, self._host_views):
+            for look, view in zip(cell.looks, views):
+                if next(versions) != version_of(look.tensor) or everything:
+                    view.copy_(look.tensor.data)

@@ -1,0 +1,58 @@
+"""Learn in which order units are called, to fetch the next one ahead of need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paretune.strategies.mechanics.units import Unit
+
+__all__ = ["Order"]
+
+_Step = tuple[Unit | None, Unit | None]
+
+
+class Order:
+    """Predicts the unit that follows from the last two, as they last went.
+
+    Before anything is learned, the order of declaration stands in, until it proves wrong once. A pass that takes another
+    path is predicted wrongly where it leaves the known one, which costs time and never correctness.
+    """
+
+    def __init__(self, declared: Sequence[Unit]) -> None:
+        self._declared = {unit: after for unit, after in zip(declared, declared[1:])}
+        self._learned: dict[_Step, Unit | None] = {}
+        self._step: _Step = (None, None)
+        self._trusts_declaration = True
+
+    def visit(self, unit: Unit) -> None:
+        """The unit is needed now."""
+        before, last = self._step
+        if last is unit:
+            return
+        if last is not None and self._declared.get(last) is not unit:
+            self._trusts_declaration = False
+        self._learned[self._step] = unit
+        self._step = (last, unit)
+
+    def end_pass(self) -> None:
+        """The outermost call has returned: nothing follows."""
+        if self._step != (None, None):
+            self._learned[self._step] = None
+        self._step = (None, None)
+
+    def ahead(self, count: int) -> list[Unit]:
+        """The next units, at most ``count``, the nearest first."""
+        units: list[Unit] = []
+        step = self._step
+        while len(units) < count:
+            unit = self._after(step)
+            if unit is None:
+                break
+            units.append(unit)
+            step = (step[1], unit)
+        return units
+
+    def _after(self, step: _Step) -> Unit | None:
+        if step in self._learned:
+            return self._learned[step]
+        return self._declared.get(step[1]) if self._trusts_declaration and step[1] is not None else None

@@ -1,0 +1,308 @@
+"""Keep each unit of one component on the device exactly while it is needed, whatever path a call takes."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from paretune.strategies.errors import Unsupported
+from paretune.strategies.mechanics.bundle import Bundle
+from paretune.strategies.mechanics.cells import is_opaque, own_tensors, owners_of
+from paretune.strategies.mechanics.host_store import FoundStore, HostStore
+from paretune.strategies.mechanics.link import Link
+from paretune.strategies.mechanics.order import Order
+from paretune.strategies.mechanics.staging import Staging
+from paretune.strategies.mechanics.units import Group, Keep, Unit, units_of
+
+if TYPE_CHECKING:
+    from paretune.strategies.mechanics.turns import Turns
+
+__all__ = ["Grouping", "Residency", "residency_of"]
+
+Grouping = Callable[[nn.Module], list[Group]]
+
+_AT_WORK: weakref.WeakKeyDictionary[nn.Module, Residency] = weakref.WeakKeyDictionary()
+
+
+def residency_of(component: nn.Module) -> Residency | None:
+    """The residency at work on a component, if a plan placed its weights."""
+    return _AT_WORK.get(component)
+
+
+@dataclass(kw_only=True, eq=False)
+class _Frame:
+    """One call in progress: the module, and the units that it holds."""
+
+    module: nn.Module
+    held: list[Unit] = field(default_factory=list)
+
+
+class Residency:
+    """Which units of ``component`` are on the device.
+
+    Every call of a module that needs a unit opens a frame, which holds the unit until the call returns or raises. A read
+    of a weight inside a call (``child.weight`` without calling the child) holds the unit for the frame that is open. What
+    is fetched ahead of need is predicted from earlier calls. One lock a component, or a pipeline, keeps threads apart.
+    """
+
+    def __init__(
+        self,
+        component: nn.Module,
+        grouping: Grouping,
+        link: Link,
+        *,
+        store: HostStore | None = None,
+        staging: Staging | None = None,
+        look_ahead: int = 0,
+    ) -> None:
+        self.component = component
+        self.link = link
+        self.store = store or FoundStore()
+        self.staging = staging
+        self.look_ahead = look_ahead if link.is_asynchronous else 0
+        self.lock: Any = threading.RLock()
+        self.turns: Turns | None = None
+        self.units: list[Unit] = []
+        self.needs: dict[nn.Module, Unit] = {}
+        self.triggers: set[nn.Module] = set()
+        self._grouping = grouping
+        self._homes: dict[torch.Tensor, torch.device] = {}
+        self._frames: list[_Frame] = []
+        self._depth = 0
+        self._thread: int | None = None
+        self._coming: list[Unit] = []
+        self._idle: list[Unit] = []
+        self._is_stale = False
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Form the units and bring their weights to the host. Raises ``Unsupported`` before anything is changed."""
+        if residency_of(self.component) is not None:
+            raise Unsupported(f"{type(self.component).__name__} is placed by a plan already. Undo that plan first.")
+        self._form_units()
+        _AT_WORK[self.component] = self
+
+    def _form_units(self) -> None:
+        tensors = [tensor for owner in owners_of(self.component) for tensor in own_tensors(owner)]
+        if any(tensor.is_meta for tensor in tensors):
+            raise Unsupported(f"{type(self.component).__name__} has weights on the meta device. Load them first.")
+        if any(is_opaque(tensor) for tensor in tensors):
+            raise Unsupported(f"{type(self.component).__name__} has weights that are more than one stretch of memory.")
+        self.units = units_of(self._grouping(self.component))
+        self._order = Order([unit for unit in self.units if unit.group.keep is Keep.CALL])
+        self.needs = {owner: unit for unit in self.units for owner in unit.group.owners}
+        self.triggers = {trigger for unit in self.units for trigger in unit.group.triggers}
+        self._by_trigger: dict[nn.Module, list[Unit]] = {}
+        for unit in self.units:
+            for trigger in unit.group.triggers:
+                self._by_trigger.setdefault(trigger, []).append(unit)
+        bundles = self.bundles()
+        for bundle, flat in zip(bundles, self.store.flats([bundle.num_bytes for bundle in bundles])):
+            for cell in bundle.cells:
+                cell.home = self._homes.setdefault(cell.looks[0].tensor, cell.home)
+            bundle.keep_on_host(flat)
+
+    def bundles(self) -> list[Bundle]:
+        """Every bundle once, in the order of the units that need it first."""
+        return list(dict.fromkeys(bundle for unit in self.units for bundle in unit.bundles))
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes of weights on the device or on their way there now."""
+        return sum(bundle.num_bytes for bundle in self.bundles() if bundle.is_on_device)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this thread is inside a call into the component or into its pipeline."""
+        here = threading.get_ident()
+        return self._thread == here or (self.turns is not None and self.turns.is_running(here))
+
+    @contextmanager
+    def entry(self) -> Iterator[None]:
+        """A call into the component from outside; whatever happens inside, afterwards nothing is left half-done."""
+        self._enter()
+        height = len(self._frames)
+        try:
+            yield
+        finally:
+            self._unwind(height)
+            self._exit()
+
+    def begin(self, module: nn.Module) -> None:
+        """A hooked module is about to run: bring what it needs and hold it."""
+        if self._depth and self._thread == threading.get_ident() and self._holds_already(module):
+            return
+        self._enter()
+        frame = _Frame(module=module)
+        self._frames.append(frame)
+        for unit in self._by_trigger.get(module, ()):
+            self._acquire(unit, frame)
+        unit = self.needs.get(module)
+        if unit is not None and unit not in frame.held:
+            self._acquire(unit, frame)
+
+    def _holds_already(self, module: nn.Module) -> bool:
+        if module in self.triggers or module is self.component:
+            return False
+        unit = self.needs.get(module)
+        return unit is None or unit.num_uses > 0
+
+    def end(self, module: nn.Module) -> None:
+        """A hooked module has returned or raised; calls inside it that were cut short are closed as well."""
+        if self._thread != threading.get_ident():
+            return
+        for height in range(len(self._frames) - 1, -1, -1):
+            if self._frames[height].module is module:
+                self._unwind(height)
+                return
+
+    def need(self, owner: nn.Module) -> None:
+        """A weight of ``owner`` is read inside a call: bring its unit, and hold it for the frame that is open."""
+        unit = self.needs.get(owner)
+        if unit is None or unit.is_shown and unit.num_uses > 0:
+            return
+        if self._frames:
+            self._acquire(unit, self._frames[-1])
+        else:
+            if self.turns is not None:
+                self.turns.begin(self)
+            self._bring(unit)
+            unit.is_edited = True
+
+    def yield_device(self, *, evict: bool) -> None:
+        """Another component needs the device: give up what only waits here, and with ``evict`` what would stay."""
+        with self.lock:
+            self._cancel_coming()
+            for unit in self.units:
+                if unit.num_uses == 0 and (evict or unit.group.keep not in (Keep.ALWAYS,)):
+                    unit.send_away(self.link)
+            self.link.drain()
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """The component's tensors are about to be replaced (``.to(dtype)``): everything goes to the host before."""
+        with self.lock:
+            if self._frames:
+                raise RuntimeError(f"{type(self.component).__name__} cannot be converted while it runs.")
+            self.yield_device(evict=True)
+            yield
+
+    def mark_stale(self) -> None:
+        """Tensors were replaced or added; units are formed anew before the next call."""
+        self._is_stale = True
+
+    def close(self) -> None:
+        """Give every tensor back as it was found and let go of all buffers; the second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if residency_of(self.component) is self:
+            del _AT_WORK[self.component]
+        self._send_all_home()
+        if self.staging is not None:
+            self.staging.close()
+        self.store.close()
+        self.units, self.needs, self._by_trigger = [], {}, {}
+
+    def _send_all_home(self) -> None:
+        self._frames.clear()
+        self._cancel_coming()
+        for unit in self.units:
+            unit.is_edited |= unit.group.keep is Keep.ALWAYS
+            unit.send_away(self.link)
+        self.link.settle()
+        self.link.drain()
+        for bundle in self.bundles():
+            bundle.restore()
+
+    def _enter(self) -> None:
+        self.lock.acquire()
+        self._depth += 1
+        if self._depth == 1:
+            self._thread = threading.get_ident()
+            if self.turns is not None:
+                self.turns.begin(self)
+            if self._is_stale:
+                self._reform_units()
+
+    def _exit(self) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._settle()
+            self._thread = None
+        self.lock.release()
+
+    def _unwind(self, height: int) -> None:
+        while len(self._frames) > height:
+            for unit in reversed(self._frames.pop().held):
+                self._release(unit)
+            self._exit()
+
+    def _acquire(self, unit: Unit, frame: _Frame) -> None:
+        self._bring(unit)
+        unit.num_uses += 1
+        frame.held.append(unit)
+        if unit.group.keep is Keep.CALL:
+            self._order.visit(unit)
+            self._fetch_ahead()
+
+    def _release(self, unit: Unit) -> None:
+        unit.num_uses -= 1
+        if unit.num_uses or unit.group.keep is not Keep.CALL:
+            return
+        if len(unit.group.triggers) == 1:
+            unit.send_away(self.link)
+        else:
+            self._idle.append(unit)
+
+    def _bring(self, unit: Unit) -> None:
+        if unit.is_shown:
+            return
+        self._send_idle_away()
+        if unit in self._coming:
+            self._coming.remove(unit)
+        elif unit.group.keep is Keep.CALL:
+            self._cancel_coming()
+        unit.fetch(self.link, self.staging)
+        unit.show(self.link)
+
+    def _fetch_ahead(self) -> None:
+        for unit in self._order.ahead(self.look_ahead):
+            if not unit.is_fetched and len(self._coming) < self.look_ahead:
+                unit.fetch(self.link, self.staging)
+                self._coming.append(unit)
+
+    def _send_idle_away(self) -> None:
+        for unit in self._idle:
+            if unit.num_uses == 0:
+                unit.send_away(self.link)
+        self._idle.clear()
+
+    def _cancel_coming(self) -> None:
+        for unit in self._coming:
+            unit.send_away(self.link)
+        self._coming.clear()
+
+    def _settle(self) -> None:
+        self._order.end_pass()
+        self._cancel_coming()
+        self._idle.clear()
+        in_turn = self.turns is not None
+        for unit in self.units:
+            unit.num_uses = 0
+            stays = unit.group.keep is Keep.ALWAYS or (unit.group.keep is Keep.TURN and in_turn)
+            if unit.is_fetched and not stays:
+                unit.send_away(self.link)
+        self.link.drain()
+
+    def _reform_units(self) -> None:
+        self._is_stale = False
+        self._send_all_home()
+        self._form_units()
