@@ -1,0 +1,206 @@
+"""Execute one operator on the simulated machine: infer its outputs, count its memory, submit its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_map_only
+
+from paretune.harness.simulator.adopt import adopt
+from paretune.harness.simulator.costs import Charge, charge_for
+from paretune.harness.simulator.errors import unsupported
+from paretune.harness.simulator.inference import Inferred, Output, infer, rebuild
+from paretune.harness.simulator.machine import Machine
+from paretune.harness.simulator.placement import result_index
+from paretune.harness.simulator.registration import active_machine_or_none
+from paretune.harness.simulator.storage import Storage
+from paretune.harness.simulator.tensor import SimulatedTensor, make_tensor
+from paretune.harness.simulator.timeline import host_work, launch
+
+__all__ = ["KEEP_VALUES_NUMEL", "SPECIAL", "dispatch", "execute"]
+
+KEEP_VALUES_NUMEL = 1 << 16
+"""Tensors of at most so many elements keep real values as long as everything they come from has them."""
+
+SPECIAL: dict[Any, Callable[[Machine, Any, tuple[Any, ...], dict[str, Any]], Any]] = {}
+"""Operators that need more than shapes: copies, values, memory management. Filled by the modules that own them."""
+
+_inferred: dict[tuple[Any, ...], Inferred] = {}
+_default_dtype = torch.get_default_dtype
+
+
+def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Entry from PyTorch's dispatcher, from the mode and from the tensors alike."""
+    machine = active_machine_or_none() or _machine_of(args, kwargs)
+    machine.operator = func
+    handler = SPECIAL.get(func)
+    if handler is not None:
+        return handler(machine, func, args, kwargs)
+    return execute(machine, func, args, kwargs)
+
+
+def execute(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an operator by its signature; values are computed for real where all inputs have them and the result is small."""
+    key: list[Any] = [func, _default_dtype()]
+    tensors: list[Any] = []
+    has_values = _collect(args, key, tensors)
+    if kwargs:
+        for name, item in kwargs.items():
+            key.append(name)
+            has_values = _collect((item,), key, tensors) and has_values
+    plan_key = tuple(key)
+    plan = machine.plans.get(plan_key)
+    if plan is None:
+        asked = kwargs.get("device")
+        asked_type = None if asked is None else torch.device(asked).type
+        if asked_type == "meta":
+            return func(*args, **kwargs)
+        ordinary = [tensor for tensor in tensors if type(tensor) is not SimulatedTensor]
+        if ordinary and (asked_type is None or not all(tensor.is_meta for tensor in ordinary)):
+            return _with_ordinary(machine, func, args, kwargs)
+        plan = machine.plans[plan_key] = _plan(machine, func, args, kwargs, tensors, plan_key)
+        if plan is None:
+            del machine.plans[plan_key]
+            return func.decompose(*args, **kwargs)
+    inferred, charge = plan
+    if has_values and inferred.largest <= KEEP_VALUES_NUMEL:
+        return _compute(machine, func, args, kwargs, tensors, plan)
+    _submit(machine, inferred, charge)
+    return _outputs(machine, inferred, charge, tensors)
+
+
+def _outputs(machine: Machine, inferred: Inferred, charge: Charge, tensors: list[Any]) -> Any:
+    index = inferred.index
+    if inferred.is_mutable:
+        _lose_values(inferred, tensors)
+    if inferred.layout is None:
+        result = _one(machine, inferred.outputs[0], tensors, index)
+    else:
+        result = rebuild(inferred, [_one(machine, output, tensors, index) for output in inferred.outputs])
+    if charge.workspace_bytes and index >= 0:
+        machine.cards[index].workspace(charge.workspace_bytes, machine.component)
+    return result
+
+
+def _one(machine: Machine, output: Output, tensors: list[Any], index: int) -> Any:
+    alias = output.alias
+    if alias is None:
+        storage = Storage(machine, index, output.nbytes)
+        return make_tensor(storage, output.dtype, output.size, output.stride, signature=output.signature)
+    base = tensors[alias]
+    if output.is_same:
+        return base
+    offset = base.storage_offset() + output.offset
+    storage = base.sim_storage
+    return make_tensor(
+        storage, output.dtype, output.size, output.stride, offset=offset, signature=output.signature
+    )
+
+
+def _submit(machine: Machine, inferred: Inferred, charge: Charge) -> None:
+    if not inferred.has_new and not inferred.is_mutable:
+        machine.host_s += machine.view_s
+        return
+    machine.num_operators += 1
+    if inferred.index >= 0:
+        if charge.uses_cublas:
+            machine.cards[inferred.index].need_cublas()
+        launch(machine.cards[inferred.index], charge.kernel_s, charge.host_s)
+    else:
+        host_work(machine, charge.host_s)
+
+
+def _compute(
+    machine: Machine, func: Any, args: Any, kwargs: dict[str, Any], tensors: list[Any], plan: tuple[Inferred, Charge]
+) -> Any:
+    """Run the operator for real on the CPU and wrap what it returns."""
+    inferred, charge = plan
+
+    def value_of(tensor: Any) -> Any:
+        return tensor.sim_value if isinstance(tensor, SimulatedTensor) else tensor
+
+    real_args, real_kwargs = tree_map_only(torch.Tensor, value_of, (args, kwargs))
+    if real_kwargs.get("device") is not None:
+        real_kwargs["device"] = torch.device("cpu")
+    if real_kwargs.get("pin_memory"):
+        real_kwargs["pin_memory"] = False
+    values = [leaf for leaf in tree_flatten(func(*real_args, **real_kwargs))[0] if isinstance(leaf, torch.Tensor)]
+    _submit(machine, inferred, charge)
+    made = []
+    for output, value in zip(inferred.outputs, values, strict=True):
+        tensor = _one(machine, output, tensors, inferred.index)
+        if not output.is_same:
+            tensor.sim_value = value
+        made.append(tensor)
+    if charge.workspace_bytes and inferred.index >= 0:
+        machine.cards[inferred.index].workspace(charge.workspace_bytes, machine.component)
+    return made[0] if inferred.layout is None else rebuild(inferred, made)
+
+
+def _plan(
+    machine: Machine, func: Any, args: Any, kwargs: Any, tensors: list[Any], key: tuple[Any, ...]
+) -> tuple[Inferred, Charge] | None:
+    inferred = _inferred.get(key)
+    if inferred is None:
+        index = result_index(machine, func, kwargs, tensors)
+        try:
+            inferred = infer(func, args, kwargs, tensors, index)
+        except NotImplementedError as error:
+            if func._can_decompose():
+                return None
+            raise unsupported(machine, func, error) from error
+        except torch._subclasses.fake_tensor.DataDependentOutputException as error:
+            raise unsupported(machine, func, error) from error
+        _inferred[key] = inferred
+    return inferred, charge_for(machine, func, inferred)
+
+
+def _collect(items: Any, key: list[Any], tensors: list[Any]) -> bool:
+    """Append the arguments to the signature and the tensors to the list; whether every tensor has values."""
+    has_values = True
+    for item in items:
+        kind = type(item)
+        if kind is SimulatedTensor:
+            key.append(item.sim_signature)
+            tensors.append(item)
+            if item.sim_value is None or item.sim_storage.values_lost:
+                has_values = False
+        elif kind is int or item is None:
+            key.append(item)
+        elif kind is list or kind is tuple:
+            key.append(kind)
+            has_values = _collect(item, key, tensors) and has_values
+            key.append(None)
+        elif isinstance(item, torch.Tensor):
+            key.append((item.dtype, tuple(item.shape), item.stride(), item.device))
+            tensors.append(item)
+            has_values = has_values and item.device.type != "meta"
+        elif kind is torch.Generator:
+            key.append(kind)
+        else:
+            key.append((kind, item))
+    return has_values
+
+
+def _with_ordinary(machine: Machine, func: Any, args: Any, kwargs: Any) -> Any:
+    """Take ordinary tensors in first; meta tensors stay outside of the simulation."""
+    leaves = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
+    if any(leaf.is_meta for leaf in leaves):
+        return func(*args, **kwargs)
+    args, kwargs = tree_map_only(torch.Tensor, adopt, (args, kwargs))
+    return dispatch(func, args, kwargs)
+
+
+def _lose_values(inferred: Inferred, tensors: list[Any]) -> None:
+    for output in inferred.outputs:
+        if output.is_same and output.alias is not None:
+            tensors[output.alias].sim_storage.values_lost = True
+
+
+def _machine_of(args: Any, kwargs: Any) -> Machine:
+    for leaf in tree_flatten((args, kwargs))[0]:
+        if isinstance(leaf, SimulatedTensor):
+            return leaf.sim_storage.machine
+    raise RuntimeError("no simulation is active")

@@ -1,0 +1,51 @@
+"""What the simulation says when it is asked for something it cannot know: the operator, the module, and what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from paretune.harness.simulator.tensor import SimulatedTensor
+
+if TYPE_CHECKING:
+    import torch
+
+    from paretune.harness.simulator.machine import Machine
+
+__all__ = ["NoValue", "Unsupported", "missing_value", "require_value", "unsupported"]
+
+
+class NoValue(RuntimeError):
+    """A program asked for the value of a simulated tensor that has none."""
+
+
+class Unsupported(NotImplementedError):
+    """An operator whose output shape the simulation cannot infer."""
+
+
+def missing_value(machine: Machine, operator: Any, tensor: SimulatedTensor) -> NoValue:
+    """The error for a value that does not exist."""
+    return NoValue(
+        f"{operator} in module {_module(machine)} needs the values of a tensor of shape {tuple(tensor.shape)} ({tensor.dtype}, "
+        f"{tensor.device}), but simulated tensors carry no data. Results that depend on values cannot be simulated: "
+        "ask the pipeline for tensors (output_type='pt' or 'latent'), or switch the check off."
+    )
+
+
+def require_value(tensor: SimulatedTensor, operator: Any) -> torch.Tensor:
+    """The tensor's real values; raises `NoValue` where there are none."""
+    if tensor.sim_value is None or tensor.sim_storage.values_lost:
+        raise missing_value(tensor.sim_storage.machine, operator, tensor)
+    return tensor.sim_value
+
+
+def unsupported(machine: Machine, operator: Any, why: BaseException) -> Unsupported:
+    """The error for an operator without shape inference."""
+    text = str(why).splitlines()[0][:300] if str(why) else type(why).__name__
+    return Unsupported(
+        f"{operator} in module {_module(machine)} cannot be simulated: its output cannot be inferred without data ({text}). "
+        "Give the operator a meta (fake) implementation, or run this plan on a real device."
+    )
+
+
+def _module(machine: Machine) -> str:
+    return machine.name_of(machine.module) or "(none)"

@@ -1,0 +1,101 @@
+"""Live, peak and per-phase bytes of one memory, by component and kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = ["Context", "Label", "Ledger", "Peak"]
+
+Label = tuple[str, str]
+
+
+class Context(Protocol):
+    """Who is allocating: an operator inside a module, kept as objects and named only when somebody asks."""
+
+    operator: object
+    module: object
+
+    def name_of(self, module: object) -> str:
+        """The module's qualified name."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peak:
+    """What was alive at the highest point, and who reached it."""
+
+    total_bytes: int
+    operator: str
+    module: str
+    by_label: dict[Label, int]
+
+
+class Ledger:
+    """Counts bytes; a label is (component, kind). The picture of the peak is taken just before the next release."""
+
+    __slots__ = ("_context", "_fresh", "_operator", "by_label", "now_bytes", "peak", "peak_bytes", "phase", "phase_peaks")
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.now_bytes = 0
+        self.peak_bytes = 0
+        self.by_label: dict[Label, int] = {}
+        self.peak = Peak(total_bytes=0, operator="", module="", by_label={})
+        self.phase = "load"
+        self.phase_peaks: dict[str, int] = {}
+        self._fresh = False
+        self._operator: tuple[object, object] = ("", "")
+
+    def add(self, size_bytes: int, label: Label) -> None:
+        """Count bytes that became live."""
+        self.by_label[label] = self.by_label.get(label, 0) + size_bytes
+        now = self.now_bytes = self.now_bytes + size_bytes
+        if now > self.peak_bytes:
+            self.peak_bytes = now
+            self._fresh = True
+            context = self._context
+            self._operator = (context.operator, context.module)
+
+    def remove(self, size_bytes: int, label: Label) -> None:
+        """Count bytes that died."""
+        if self._fresh:
+            self._take_picture()
+        self.by_label[label] -= size_bytes
+        self.now_bytes -= size_bytes
+
+    def relabel(self, size_bytes: int, before: Label, after: Label) -> None:
+        """Move live bytes from one label to another: an activation became a weight, a component got its name."""
+        self.by_label[before] -= size_bytes
+        self.by_label[after] = self.by_label.get(after, 0) + size_bytes
+
+    def begin_phase(self, phase: str) -> None:
+        """Close the running phase's peak and start the next phase from what is live now."""
+        self.close_phase()
+        self.phase = phase
+        self.reset_peak()
+
+    def close_phase(self) -> None:
+        """Write the running phase's peak down; a phase entered twice keeps its higher one."""
+        if self._fresh:
+            self._take_picture()
+        self.phase_peaks[self.phase] = max(self.phase_peaks.get(self.phase, 0), self.peak_bytes)
+
+    def reset_peak(self) -> None:
+        """Start the peak again from the live bytes."""
+        self.peak_bytes = self.now_bytes
+        self._fresh = True
+        self._operator = ("", "")
+
+    def picture(self) -> Peak:
+        """The state at the highest point since the last reset."""
+        if self._fresh:
+            self._take_picture()
+        return self.peak
+
+    def _take_picture(self) -> None:
+        operator, module = self._operator
+        alive = {label: size for label, size in self.by_label.items() if size}
+        name = self._context.name_of(module)
+        self.peak = Peak(total_bytes=self.peak_bytes, operator=str(operator), module=name, by_label=alive)
+        self._fresh = False

@@ -1,0 +1,90 @@
+"""Advance the simulated clocks: kernels on a card's compute engine, copies on its two copy engines, work of the host."""
+
+from __future__ import annotations
+
+from paretune.harness.simulator.machine import Machine, SimulatedCard
+
+__all__ = ["copy_between_cards", "copy_to_device", "copy_to_host", "host_work", "launch"]
+
+
+def launch(card: SimulatedCard, kernel_s: float, host_s: float) -> None:
+    """Submit a kernel on the current stream: it starts after the host, its stream and the compute engine are ready."""
+    machine, stream = card.machine, card.current
+    machine.host_s = host_now = machine.host_s + host_s
+    idle_since = card.compute_free_s
+    start = stream.ready_s
+    if host_now > start:
+        start = host_now
+    if idle_since > start:
+        start = idle_since
+    traffic = machine.traffic
+    if start > idle_since and card.h2d_free_s > idle_since:
+        _count_stall(card, idle_since, start)
+    stream.ready_s = card.compute_free_s = start + kernel_s
+    traffic.kernel_s += kernel_s
+    traffic.num_kernels += 1
+
+
+def host_work(machine: Machine, seconds: float) -> None:
+    """The host computes by itself."""
+    machine.host_s += seconds
+
+
+def copy_to_device(card: SimulatedCard, size_bytes: int, *, pinned: bool, non_blocking: bool) -> None:
+    """Copy from the host: pinned copies run on the engine, pageable ones hold the host until they are done."""
+    machine, sheet = card.machine, card.sheet
+    machine.traffic.h2d_bytes += size_bytes
+    rate = sheet.pinned_h2d_bytes_per_s
+    if not pinned:
+        rate = min(rate, machine.host.pageable_h2d_bytes_per_s)
+    end = _on_engine(card, "h2d_free_s", size_bytes / rate)
+    if not pinned or not non_blocking:
+        machine.traffic.num_synchronisations += 1
+        machine.wait(end)
+
+
+def copy_to_host(card: SimulatedCard, size_bytes: int, *, pinned: bool, non_blocking: bool) -> None:
+    """Copy to the host; into pageable memory it always holds the host."""
+    machine, sheet = card.machine, card.sheet
+    machine.traffic.d2h_bytes += size_bytes
+    rate = sheet.pinned_d2h_bytes_per_s
+    if not pinned:
+        rate = min(rate, machine.host.pageable_d2h_bytes_per_s)
+    end = _on_engine(card, "d2h_free_s", size_bytes / rate)
+    if not pinned or not non_blocking:
+        machine.traffic.num_synchronisations += 1
+        machine.wait(end)
+
+
+def copy_between_cards(source: SimulatedCard, target: SimulatedCard, size_bytes: int) -> None:
+    """Copy from card to card over their link; both current streams take part."""
+    machine = source.machine
+    machine.traffic.peer_bytes += size_bytes
+    machine.traffic.num_copies += 1
+    machine.host_s += machine.host.copy_call_s
+    start = max(source.current.ready_s, target.current.ready_s, machine.host_s, source.d2h_free_s, target.h2d_free_s)
+    seconds = machine.host.copy_latency_s + size_bytes / source.sheet.peer_bytes_per_s
+    end = start + seconds
+    source.current.ready_s = target.current.ready_s = source.d2h_free_s = target.h2d_free_s = end
+    machine.traffic.copy_s += seconds
+
+
+def _on_engine(card: SimulatedCard, engine: str, transfer_s: float) -> float:
+    machine, stream = card.machine, card.current
+    host = machine.host
+    machine.host_s += host.copy_call_s
+    start = max(stream.ready_s, machine.host_s, getattr(card, engine))
+    seconds = host.copy_latency_s + transfer_s
+    end = start + seconds
+    setattr(card, engine, end)
+    stream.ready_s = end
+    traffic = machine.traffic
+    traffic.num_copies += 1
+    traffic.copy_s += seconds
+    traffic.overlap_s += max(min(end, card.compute_free_s) - start, 0.0)
+    return end
+
+
+def _count_stall(card: SimulatedCard, idle_since: float, start: float) -> None:
+    """Computing waited; count the part of the wait in which the engine towards the device had work."""
+    card.machine.traffic.stall_s += max(min(start, card.h2d_free_s) - idle_since, 0.0)

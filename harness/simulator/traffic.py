@@ -1,0 +1,39 @@
+"""What moved and who waited: bytes copied, time of the copy engines, how much of it computing hid, and stalls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+__all__ = ["Traffic"]
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Sums over one call; times in simulated seconds."""
+
+    h2d_bytes: int = 0
+    d2h_bytes: int = 0
+    peer_bytes: int = 0
+    disk_read_bytes: int = 0
+    disk_write_bytes: int = 0
+    num_copies: int = 0
+    num_kernels: int = 0
+    num_synchronisations: int = 0
+    copy_s: float = 0.0
+    kernel_s: float = 0.0
+    stall_s: float = 0.0
+    host_wait_s: float = 0.0
+    overlap_s: float = 0.0
+
+    def reset(self) -> None:
+        """Start a new call."""
+        for item in fields(self):
+            setattr(self, item.name, type(getattr(self, item.name))())
+
+    def summary(self, elapsed_s: float) -> dict[str, Any]:
+        """JSON values, with shares of the elapsed time and of the copy time."""
+        values: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
+        values["stall_share"] = self.stall_s / elapsed_s if elapsed_s else 0.0
+        values["overlap_share"] = self.overlap_s / self.copy_s if self.copy_s else 0.0
+        return values
