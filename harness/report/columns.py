@@ -49,7 +49,9 @@ COLUMNS = (
     _column("latency_s", "latency", seconds, "median of whole calls"),
     _column("spread", "+-", percent, "scaled median absolute deviation of the calls over their median"),
     _column("relative_latency", "time", ratio, "latency over that of the reference plan"),
-    _column("needed_bytes", "needed GiB", gib, "device memory that must be there: driver's figure where known"),
+    _column(
+        "needed_bytes", "needed GiB", gib, "device memory that must be there: allocator, context, margin"
+    ),
     _column("peak_allocated_bytes", "allocated GiB", gib, "peak of live tensors on the device"),
     _column("peak_reserved_bytes", "reserved GiB", gib, "peak the allocator took from the driver"),
     _column("peak_used_bytes", "used GiB", gib, "peak the driver saw of the process"),

