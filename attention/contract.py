@@ -15,9 +15,10 @@ from paretune.attention.catalog import Entry, entry
 from paretune.attention.errors import BackendRefused
 from paretune.attention.kernels.loading import Kernel, load
 from paretune.attention.kernels.request import Request, Result, repeat_heads
+from paretune.attention.simulated import simulated
 from paretune.attention.masks import attended, canonical, mask_kind, simplified, with_causal
 
-__all__ = ["attend", "call_of", "check", "compute", "scale_of"]
+__all__ = ["attend", "call_of", "check", "compute", "refuse_dropout", "scale_of", "sizes_of"]
 
 Tensor = torch.Tensor
 
@@ -48,7 +49,7 @@ def attend(
     require(chosen, query.device)
     mask = None if mask is None else canonical(mask, sizes_of(query, key))
     request = Request(mask, causal, scale_of(query, scale), enable_gqa, return_lse)
-    output, lse = compute(chosen, _kernel(chosen), (query, *_without_blocked(key, value, mask)), request)
+    output, lse = compute(chosen, None, (query, *_without_blocked(key, value, mask)), request)
     return output if lse is None else (output, lse)
 
 
@@ -73,17 +74,19 @@ def check(
     _prepared(chosen, (query, key, value), Request(mask, causal, scale_of(query, scale), enable_gqa, return_lse))
 
 
-def compute(chosen: Entry, kernel: Kernel, tensors: tuple[Tensor, Tensor, Tensor], request: Request) -> Result:
+def compute(chosen: Entry, kernel: Kernel | None, tensors: tuple[Tensor, Tensor, Tensor], request: Request) -> Result:
     """Check a call, bring it to what the kernel takes without changing its meaning, and run it.
 
-    ``request.mask`` is canonical (see masks.py). Raises ``BackendRefused`` before the kernel is called.
+    ``request.mask`` is canonical (see masks.py); ``kernel`` is loaded when it is None. Raises ``BackendRefused`` before the kernel is called.
     """
     (query, key, value), request, original = _prepared(chosen, tensors, request)
     if not (query.numel() and key.numel() and value.numel()):
         return _nothing(query, value, request)
     if not chosen.limits_for(query.device.type).gqa:
         key, value = repeat_heads(query, key), repeat_heads(query, value)
-    output, lse = kernel(query, key, value, request)
+    if query.device.type == "sim" and chosen.name != "native":
+        return simulated(chosen.name, query, key, value, request)
+    output, lse = (kernel or _kernel(chosen))(query, key, value, request)
     return (output, lse) if original is None else _blank(output, lse, original)
 
 

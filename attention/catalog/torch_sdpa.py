@@ -78,7 +78,7 @@ ENTRIES = (
         layout="B,H,S,D",
         devices=("cuda", "cpu"),
         limits=_FLASH_CUDA,
-        limits_on=(("cpu", replace(_ANYTHING, head_sizes=HeadSizes(), mask="none")),),
+        limits_on=(("cpu", replace(_ANYTHING, head_sizes=HeadSizes())),),
         exactness="rounding",
         cost=Cost(family="fa2"),
         compiles=True,

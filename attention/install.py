@@ -1,0 +1,181 @@
+"""Route one model's attention through a backend, and back; no other model and no process-wide default is touched."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from paretune.attention.available import require
+from paretune.attention.catalog import entry
+from paretune.attention.errors import BackendRefused
+from paretune.attention.intercept import intercept
+from paretune.attention.rebind import Rebinder
+from paretune.attention.replacement import dispatch_for, sdpa_for
+from paretune.attention.selection import Named, Selection
+
+__all__ = ["Routed", "route"]
+
+Undo = Callable[[Callable[[], object]], object]
+_PLAIN = (str, bytes, int, float, bool, complex, torch.Tensor, torch.dtype, torch.device, type(None))
+
+
+class Routed:
+    """A model routed through a backend until ``reset``; as a context manager it resets on leaving, also after an error.
+
+    layers: names of the modules whose attention calls now reach the backend. missed: attention modules whose own code
+    computes attention in another way, such as explicit products, with the reason.
+    """
+
+    def __init__(self, selection: Selection) -> None:
+        self.backend = selection.name
+        self.selection = selection
+        self.layers: tuple[str, ...] = ()
+        self.missed: dict[str, str] = {}
+        self._inverses = ExitStack()
+
+    def reset(self) -> None:
+        """Restore exactly what was there before; a second call does nothing."""
+        self._inverses.close()
+
+    def undo(self, inverse: Callable[[], object]) -> None:
+        """Remember the inverse of a change; inverses run last first."""
+        self._inverses.callback(inverse)
+
+    def __enter__(self) -> Routed:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.reset()
+
+
+def route(model: torch.nn.Module, backend: str, *, device: str | torch.device | None = None) -> Routed:
+    """Send every attention call of ``model`` through ``backend`` ("auto" chooses for each shape).
+
+    device: where the model will run, by default where its parameters are. Raises ``ValueError`` for an unknown name,
+    ``BackendUnavailable`` when the backend cannot run there, ``BackendRefused`` when the model has no attention to route.
+    Nothing has changed when it raises.
+    """
+    selection = _selection(backend, _device(model, device))
+    routed = Routed(selection)
+    try:
+        _install(model, selection, routed)
+    except BaseException:
+        routed.reset()
+        raise
+    return routed
+
+
+def _selection(backend: str, device: torch.device) -> Selection:
+    if backend == "auto":
+        from paretune.attention.choice import Automatic
+
+        return Automatic(device)
+    chosen = entry(backend)
+    require(chosen, device)
+    return Named(chosen, simulated=device.type == "sim")
+
+
+def _device(model: torch.nn.Module, device: str | torch.device | None) -> torch.device:
+    if device is not None:
+        return torch.device(device)
+    tensor = next((t for group in (model.parameters(), model.buffers()) for t in group if t.device.type != "meta"), None)
+    return torch.device("cpu") if tensor is None else tensor.device
+
+
+def _install(model: torch.nn.Module, selection: Selection, routed: Routed) -> None:
+    rebinder = _rebinder(selection)
+    reached, blind = [], []
+    for name, module in model.named_modules():
+        if _swap(module, rebinder, routed.undo) | _swap_attributes(module, rebinder, routed.undo):
+            reached.append(name)
+        elif rebinder.blind & set(type(module).__mro__):
+            blind.append((name, module))
+        elif reason := _why_missed(module):
+            routed.missed[name] = reason
+    if not reached and not blind and not routed.missed:
+        blind = [("", model), *((n, m) for n, m in model.named_modules() if n and any(True for _ in m.children()))]
+    for name, module in blind:
+        intercept(module, sdpa_for(selection, functional.scaled_dot_product_attention), routed.undo)
+        reached.append(name)
+    routed.layers = tuple(reached)
+    if not reached:
+        name, reason = next(iter(routed.missed.items()))
+        raise BackendRefused(f"no layer of {type(model).__name__} can be routed; {name}: {reason}.")
+
+
+def _rebinder(selection: Selection) -> Rebinder:
+    original: Any = functional.scaled_dot_product_attention
+    replacements = {original: sdpa_for(selection, original)}
+    dispatch = sys.modules.get("diffusers.models.attention_dispatch")
+    if dispatch is not None:
+        replacements[dispatch.dispatch_attention_fn] = dispatch_for(selection, dispatch.dispatch_attention_fn)
+    if selection.name != "native":
+        # PyTorch's fused encoder path computes attention inside one operator; this code must take the open path.
+        replacements[torch.backends.mha.get_fastpath_enabled] = _never
+    return Rebinder(replacements)
+
+
+def _never() -> bool:
+    return False
+
+
+def _swap(module: Any, rebinder: Rebinder, undo: Undo) -> bool:
+    """Give the module the subclass whose methods reach the backend."""
+    cls = type(module)
+    subclass = rebinder.subclass(cls)
+    if subclass is None:
+        return False
+    module.__class__ = subclass
+    undo(partial(setattr, module, "__class__", cls))
+    return True
+
+
+def _swap_attributes(module: torch.nn.Module, rebinder: Rebinder, undo: Undo) -> bool:
+    """Replace what the module holds to compute attention: a processor, a function, a partial, a table of them."""
+    swapped = False
+    for name, held in list(vars(module).items()):
+        if isinstance(held, _PLAIN) or name.startswith(("_parameters", "_buffers", "_modules", "_non_persistent")):
+            continue
+        new = _copy_of(held, rebinder)
+        if new is not None:
+            vars(module)[name] = new
+            undo(partial(_put_back, module, name, held, new))
+            swapped = True
+    return swapped
+
+
+def _put_back(module: torch.nn.Module, name: str, held: Any, new: Any) -> None:
+    """Unless someone has set another one since: that choice is later than ours."""
+    if vars(module).get(name) is new:
+        vars(module)[name] = held
+
+
+def _copy_of(held: Any, rebinder: Rebinder) -> Any | None:
+    if isinstance(held, type | torch.nn.Module) or type(held).__module__.startswith(("torch.", "builtins")):
+        return rebinder.value(held)
+    subclass = rebinder.subclass(type(held)) if hasattr(held, "__dict__") else None
+    if subclass is None:
+        return rebinder.value(held)
+    new = copy.copy(held)
+    new.__class__ = subclass
+    new.__dict__ = held.__dict__
+    return new
+
+
+def _why_missed(module: torch.nn.Module) -> str:
+    processor = getattr(module, "processor", None)
+    if processor is not None and callable(processor) and "Attn" in type(processor).__name__:
+        return f"its processor {type(processor).__name__} does not call PyTorch's attention or diffusers' dispatcher"
+    if "attention" in type(module).__name__.lower() and not any(True for _ in module.children()):
+        return f"{type(module).__name__} does not call PyTorch's attention"
+    return ""
