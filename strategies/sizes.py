@@ -23,8 +23,8 @@ class SizeError(ValueError):
 def parse_size(value: object, *, name: str = "size") -> int:
     """Bytes of a size: a whole number of bytes (int), or text with a unit such as ``12GiB``, ``12 GB``, ``0.5MiB``.
 
-    Letters count: a small ``b`` stands for bits elsewhere, so ``1Gb`` and ``1Gib`` are refused, as are negative, fractional
-    and infinite numbers and text without a unit. ``name`` is the key or argument that messages call it by.
+    Letters count: a small ``b`` stands for bits elsewhere, so ``1Gb`` and ``1Gib`` are refused, as are negative,
+    fractional and infinite numbers and text without a unit. ``name`` is the key or argument that messages call it by.
 
     Raises ``SizeError``.
     """

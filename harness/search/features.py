@@ -1,0 +1,77 @@
+"""Plans as rows of numbers: one column per strategy and parameter value, steps for parameters that are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paretune.strategies import Plan, Setting
+
+__all__ = ["Features", "Matrix", "features_of"]
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Features:
+    """``rows``: plans x columns, entries 0 or a column's weight. ``names``: what each column says, for explanations.
+
+    A counted parameter with values v1 < v2 < v3 has the columns ``>= v2`` and ``>= v3``, so neighbouring values are
+    neighbours, weighted such that the whole range weighs like one categorical parameter.
+    """
+
+    rows: Matrix
+    names: tuple[str, ...]
+
+
+def features_of(plans: Sequence[Plan]) -> Features:
+    """The features of these plans; the columns follow from the plans themselves, no strategy is known by name."""
+    counted = _counted_values(plans)
+    columns: dict[str, int] = {}
+    weights: list[float] = []
+    entries: list[tuple[int, int]] = []
+    for row, plan in enumerate(plans):
+        for name, weight in _tokens(plan, counted):
+            if name not in columns:
+                columns[name] = len(columns)
+                weights.append(weight)
+            entries.append((row, columns[name]))
+    rows = np.zeros((len(plans), len(columns)))
+    for row, column in entries:
+        rows[row, column] = weights[column]
+    return Features(rows=rows, names=tuple(columns))
+
+
+def _counted_values(plans: Sequence[Plan]) -> dict[str, list[float]]:
+    seen: dict[str, set[float]] = {}
+    for setting in {setting for plan in plans for setting in plan}:
+        for name, value in setting.strategy.parameters().items():
+            if _is_counted(value):
+                seen.setdefault(f"{_owner(setting)}.{name}", set()).add(float(value))
+    return {name: sorted(values) for name, values in seen.items()}
+
+
+def _tokens(plan: Plan, counted: dict[str, list[float]]) -> list[tuple[str, float]]:
+    found: list[tuple[str, float]] = []
+    for setting in plan:
+        owner = _owner(setting)
+        found.append((owner, 1.0))
+        for name, value in setting.strategy.parameters().items():
+            label = f"{owner}.{name}"
+            if _is_counted(value):
+                steps = counted[label][1:]
+                found += [(f"{label}>={step:g}", len(steps) ** -0.5) for step in steps if value >= step]
+            else:
+                found.append((f"{label}={value}", 0.7))
+    return found
+
+
+def _owner(setting: Setting) -> str:
+    return f"{setting.component or 'pipeline'}:{setting.strategy.name}"
+
+
+def _is_counted(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
