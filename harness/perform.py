@@ -108,6 +108,7 @@ def _inside(trial: Trial, device: Device, workload: Workload, seen: _Seen, watch
     session, began = watching.session, time.perf_counter()
     watching.phase("load")
     loaded = workload.load()
+    session.watch(loaded)
     seen.fields["load_s"] = time.perf_counter() - began
     before = restored.look(loaded)
     watching.phase("prepare")

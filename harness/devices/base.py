@@ -34,6 +34,9 @@ class Session(ABC):
     def now_s(self) -> float:
         """Seconds on the device's clock after all work submitted so far is done (waits for it)."""
 
+    def watch(self, loaded: Any) -> None:  # noqa: B027 - only devices that attribute memory to components need it
+        """The workload is loaded: learn the names of its components."""
+
     def step(self) -> None:  # noqa: B027 - a device without cheap events has nothing to do here
         """A denoising step begins; must not wait for the device."""
 
