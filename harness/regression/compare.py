@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from paretune.harness.records import Outcome, Record
 from paretune.harness.regression.causes import causes
@@ -17,6 +18,8 @@ from paretune.harness.usage import UsageError
 __all__ = ["by_identity", "compare"]
 
 _BYTES_SHOWN_EXACTLY = 2**20
+
+Judged = tuple[Verdict, Status]
 
 
 def compare(baseline: Iterable[Record], head: Iterable[Record]) -> list[Finding]:
@@ -44,49 +47,54 @@ def by_identity(records: Iterable[Record], side: str) -> dict[str, Record]:
 
 def _unmeasured(record: Record) -> Finding:
     said = "was not measured: the baseline expects it. A gate that did not measure cannot pass."
-    return _finding(record, "outcome", Verdict.MISSING, Status.INCONCLUSIVE, said)
+    return _finding(record, "outcome", (Verdict.MISSING, Status.INCONCLUSIVE), said)
 
 
 def _new(record: Record) -> Finding:
     said = "has no baseline, so nothing guards it. Add it with --update."
-    return _finding(record, "outcome", Verdict.MISSING, Status.INCONCLUSIVE, said)
+    return _finding(record, "outcome", (Verdict.MISSING, Status.INCONCLUSIVE), said)
 
 
 def _compared(before: Record, after: Record) -> list[Finding]:
-    if before.outcome is not after.outcome:
-        return [_outcome(before, after)]
-    if not before.is_complete:
-        return [_finding(before, "outcome", Verdict.SAME, Status.PASS, f"still {before.outcome}, as expected")]
+    if before.outcome is after.outcome and not before.is_complete:
+        said = f"still {before.outcome}, as expected"
+        return [_finding(before, "outcome", (Verdict.SAME, Status.PASS), said)]
+    if not after.is_complete:
+        return [_broken(before, after)]
     foreign = foreign_because(before, after)
     if foreign is not None:
         said = f"no comparable baseline: {foreign}. Measure the base revision in the same job, or --update."
-        return [_finding(before, "outcome", Verdict.FOREIGN, Status.INCONCLUSIVE, said)]
+        return [_finding(before, "outcome", (Verdict.FOREIGN, Status.INCONCLUSIVE), said)]
+    if not before.is_complete:
+        said = f"completes now, was {before.outcome}"
+        values = (before.outcome.value, after.outcome.value)
+        return [_finding(before, "outcome", (Verdict.FIXED, Status.IMPROVEMENT), said, values)]
+    return _figures(before, after)
+
+
+def _figures(before: Record, after: Record) -> list[Finding]:
     old, new = figures(before), figures(after)
     if not old:
         said = "the baseline holds no figure, so nothing can be compared. Make it anew with --update."
-        return [_finding(before, "outcome", Verdict.MISSING, Status.INCONCLUSIVE, said)]
-    return [_metric(before, after, name, (old, new)) for name in {**old, **new}]
+        return [_finding(before, "outcome", (Verdict.MISSING, Status.INCONCLUSIVE), said)]
+    return [_metric(before, after, name, (old.get(name), new.get(name))) for name in {**old, **new}]
 
 
-def _outcome(before: Record, after: Record) -> Finding:
-    if after.is_complete:
-        said = f"completes now, was {before.outcome}"
-        return _finding(before, "outcome", Verdict.FIXED, Status.IMPROVEMENT, said, (before.outcome, after.outcome))
+def _broken(before: Record, after: Record) -> Finding:
     if before.is_complete and after.outcome is Outcome.OOM:
         said = f"used to fit, now out of memory: {reason_of(after)}"
     else:
         said = f"was {before.outcome}, is {after.outcome} now: {reason_of(after) or 'no reason recorded'}"
-    return _finding(before, "outcome", Verdict.BROKEN, Status.REGRESSION, said, (before.outcome, after.outcome))
+    values = (before.outcome.value, after.outcome.value)
+    return _finding(before, "outcome", (Verdict.BROKEN, Status.REGRESSION), said, values)
 
 
-def _metric(
-    before: Record, after: Record, name: str, sides: tuple[Mapping[str, float | str], Mapping[str, float | str]]
-) -> Finding:
-    metric, old, new = metric_of(name, before.kind), sides[0].get(name), sides[1].get(name)
+def _metric(before: Record, after: Record, name: str, sides: tuple[float | str | None, float | str | None]) -> Finding:
+    metric, (old, new) = metric_of(name, before.kind), sides
     closed = _why_closed(metric, old, new)
     if closed is not None:
         status = Status.INCONCLUSIVE if metric.is_gating else Status.NOTE
-        return _finding(before, name, Verdict.MISSING, status, closed, (old, new))
+        return _finding(before, name, (Verdict.MISSING, status), closed, (old, new))
     if isinstance(old, str) or isinstance(new, str) or old is None or new is None:
         return _text_metric(before, after, metric, (str(old), str(new)))
     return _number_metric(before, after, metric, (float(old), float(new)))
@@ -107,22 +115,24 @@ def _why_closed(metric: Metric, old: float | str | None, new: float | str | None
 
 def _text_metric(before: Record, after: Record, metric: Metric, values: tuple[str, str]) -> Finding:
     if values[0] == values[1]:
-        return _finding(before, metric.name, Verdict.SAME, Status.PASS, f"{metric.name} unchanged", values)
+        return _finding(before, metric.name, (Verdict.SAME, Status.PASS), f"{metric.name} unchanged", values)
     status = Status.REGRESSION if metric.is_gating else Status.NOTE
     said = f"{metric.name} changed: {values[0]} -> {values[1]}"
-    return _finding(before, metric.name, Verdict.CHANGED, status, said, values, causes(before, after, metric.name))
+    found = _finding(before, metric.name, (Verdict.CHANGED, status), said, values)
+    return dataclasses.replace(found, causes=causes(before, after, metric.name))
 
 
 def _number_metric(before: Record, after: Record, metric: Metric, values: tuple[float, float]) -> Finding:
     old, new = values
     if abs(new - old) <= metric.tolerance * old:
-        return _finding(before, metric.name, Verdict.SAME, Status.PASS, f"{metric.name} unchanged", values)
+        return _finding(before, metric.name, (Verdict.SAME, Status.PASS), f"{metric.name} unchanged", values)
     is_more = new > old
     worse = Status.REGRESSION if metric.is_gating else Status.NOTE
     status = worse if is_more else Status.IMPROVEMENT if metric.is_gating else Status.NOTE
     verdict = _verdict(metric.name, is_more)
     said = f"{metric.name} {_drawn(metric.name, old, new)}"
-    return _finding(before, metric.name, verdict, status, said, values, causes(before, after, metric.name))
+    found = _finding(before, metric.name, (verdict, status), said, values)
+    return dataclasses.replace(found, causes=causes(before, after, metric.name))
 
 
 def _verdict(name: str, is_more: bool) -> Verdict:
@@ -145,21 +155,14 @@ def _drawn(name: str, old: float, new: float) -> str:
 
 
 def _finding(
-    record: Record,
-    metric: str,
-    verdict: Verdict,
-    status: Status,
-    sentence: str,
-    values: Sequence[float | str | None] = (None, None),
-    why: tuple[str, ...] = (),
+    record: Record, metric: str, judged: Judged, sentence: str, values: Sequence[float | str | None] = (None, None)
 ) -> Finding:
     return Finding(
         where=name_of(record),
         metric=metric,
-        verdict=verdict,
-        status=status,
+        verdict=judged[0],
+        status=judged[1],
         sentence=sentence,
         baseline=values[0],
         head=values[1],
-        causes=why,
     )

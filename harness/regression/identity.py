@@ -16,7 +16,7 @@ _DECISIVE = ("torch", "diffusers", "transformers", "accelerate")
 
 
 def identity(record: Record) -> str:
-    """What was run: workload, device, plan, cap, options. Versions are left out: they are what a comparison is about."""
+    """What was run: workload, device, plan, cap, options; not the versions, which are what a comparison is about."""
     options = {key: value for key, value in record.options.items() if key != "isolation"}
     asked = [dict(record.workload), record.device, record.plan, record.device_memory_bytes, options]
     return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()[:16]
@@ -29,7 +29,7 @@ def name_of(record: Record) -> str:
 
 
 def fingerprint(record: Record) -> dict[str, str]:
-    """The stable facts on which the record's bytes and counts depend; a simulated record does not depend on a machine."""
+    """The stable facts on which bytes and counts depend; those of a simulated record depend on no machine."""
     environment = record.environment
     versions = environment.get("versions", {})
     found = {name: _minor(str(versions[name])) for name in _DECISIVE if name in versions}
@@ -48,11 +48,8 @@ def foreign_because(baseline: Record, head: Record) -> str | None:
     ours, theirs = fingerprint(baseline), fingerprint(head)
     if not ours:
         return "the baseline does not say on which versions it was made"
-    differing = [
-        f"{k} {ours.get(k, 'absent')} -> {theirs.get(k, 'absent')}"
-        for k in {**ours, **theirs}
-        if ours.get(k) != theirs.get(k)
-    ]
+    moved = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+    differing = [f"{name} {ours.get(name, 'absent')} -> {theirs.get(name, 'absent')}" for name in moved]
     return f"made elsewhere: {', '.join(differing)}" if differing else None
 
 
