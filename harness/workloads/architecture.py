@@ -12,12 +12,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from paretune.harness.workloads.base import WorkloadError
+
 __all__ = ["Architecture", "ArchitectureError", "Component", "Input", "Tokens", "load_architecture", "shipped"]
 
 DType = Literal["float32", "float16", "bfloat16"]
 
 
-class ArchitectureError(ValueError):
+class ArchitectureError(WorkloadError):
     """An architecture file that cannot be found or read; the text names the file, the key and what to do."""
 
 
@@ -134,7 +136,11 @@ def load_architecture(name: str) -> Architecture:
 
 
 def _advice(key: str) -> str:
-    known = [field.alias or name for kind in (Architecture, Component, Input, Tokens) for name, field in kind.model_fields.items()]
+    known = [
+        field.alias or name
+        for kind in (Architecture, Component, Input, Tokens)
+        for name, field in kind.model_fields.items()
+    ]
     near = difflib.get_close_matches(key.rpartition(".")[2], known, n=1)
     return f"Did you mean `{near[0]}`?" if near and near[0] != key.rpartition(".")[2] else "Correct the file."
 
@@ -152,7 +158,7 @@ def _document(name: str) -> dict[str, Any]:
     if not file.is_file():
         near = difflib.get_close_matches(name, shipped(), n=1)
         hint = f"Did you mean {near[0]!r}?" if near else "`paretune list workloads` shows the shipped ones."
-        raise ArchitectureError(f"No architecture file for {name!r}. {hint}")
+        raise ArchitectureError(f"workload.name: no architecture file for {name!r}. {hint}")
     try:
         document = yaml.safe_load(file.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
@@ -181,7 +187,10 @@ def _borrowed(component: Any, key: str, name: str) -> Any:
 
 
 def _merge(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """`own` over `base`, mappings merged key by key, `like` instead of it; a changed configuration makes the inherited parameter count void."""
+    """`own` over `base`, mappings merged key by key; `like` replaces what was there.
+
+    A changed configuration makes an inherited parameter count void.
+    """
     merged = dict(base)
     for key, value in own.items():
         inherited = base.get(key)

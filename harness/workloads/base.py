@@ -33,8 +33,8 @@ class Observer(Protocol):
 class Workload(ABC):
     """A pipeline or module with the inputs of one call.
 
-    ``spec`` is the resolved description (name, source, pipeline class, dtype, height, width, num_frames, steps, batch_size,
-    seed, ...), JSON values only; with the plan and the device it identifies a trial.
+    ``spec`` is the resolved description (name, source, pipeline class, dtype, height, width, num_frames, steps,
+    batch_size, seed, ...), JSON values only; with the plan and the device it identifies a trial.
     """
 
     spec: Mapping[str, Any]
@@ -52,6 +52,6 @@ class Workload(ABC):
     def run(self, loaded: Any, *, device: torch.device, observer: Observer | None = None) -> Any:
         """Call it once from the seed and return the output (tensors, or a tuple or mapping of them).
 
-        ``device`` is where the computation happens; weights are where a plan put them. Hooks that serve ``observer`` are
-        gone when this returns or raises. The same plan gives bit-equal output on every call.
+        ``device`` is where the computation happens; weights are where a plan put them. Hooks that serve ``observer``
+        are gone when this returns or raises. The same plan gives bit-equal output on every call.
         """

@@ -21,6 +21,8 @@ __all__ = ["CalledWorkload"]
 
 _MODULE_PHASES = ("forward",)
 
+_DEFAULT_PROMPT = "An astronaut riding a horse on Mars"
+
 
 class CalledWorkload(Workload):
     """A source and the overrides of one call."""
@@ -34,7 +36,7 @@ class CalledWorkload(Workload):
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """Encode, denoise and decode of a pipeline; forward of a module (known for sure once it is loaded)."""
+        """Encode, denoise and decode of a pipeline; forward of a module. What a function returns shows when it ran."""
         if self._built is not None:
             return _MODULE_PHASES if _is_module(self._built.model) else PIPELINE_PHASES
         return _MODULE_PHASES if self.spec.get("pipeline") is None else PIPELINE_PHASES
@@ -54,7 +56,9 @@ class CalledWorkload(Workload):
         import torch
 
         if self._built is None or self._built.model is not loaded:
-            raise WorkloadError(f"workload {self._request.name}: run was given what load did not return. Call load first.")
+            raise WorkloadError(
+                f"workload {self._request.name}: run was given what load did not return. Call load first."
+            )
         with torch.no_grad(), _seeded(self._request.seed):
             if _is_module(loaded):
                 return as_tensors(self._run_module(self._built, device, observer))
@@ -85,6 +89,8 @@ class CalledWorkload(Workload):
         accepted = inspect.signature(type(built.model).__call__).parameters
         if "generator" in accepted:
             arguments["generator"] = torch.Generator("cpu").manual_seed(self._request.seed)
+        if "prompt" in accepted and not {"prompt", "prompt_embeds"} & arguments.keys():
+            arguments["prompt"] = _DEFAULT_PROMPT
         if "output_type" in accepted:
             arguments.setdefault("output_type", "pt")
         if "return_dict" in accepted:
@@ -95,7 +101,10 @@ class CalledWorkload(Workload):
 
     def _inputs(self, built: Built) -> dict[str, Any]:
         return make_inputs(
-            built.inputs, dtype=_compute_dtype(self.spec), seed=self._request.seed, batch_size=self._request.batch_size or 1
+            built.inputs,
+            dtype=_compute_dtype(self.spec),
+            seed=self._request.seed,
+            batch_size=self._request.batch_size or 1,
         )
 
 

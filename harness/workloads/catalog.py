@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from paretune.harness.workloads.architecture import ArchitectureError, load_architecture, shipped
+from paretune.harness.workloads.architecture import load_architecture, shipped
 from paretune.harness.workloads.base import Workload, WorkloadError
 from paretune.harness.workloads.called import CalledWorkload
 from paretune.harness.workloads.request import Request, read_request
@@ -38,10 +38,7 @@ def workload_named(workload: str | Mapping[str, Any]) -> Workload:
 def _source(request: Request) -> Source:
     name = request.name
     if name in shipped() or name.endswith((".yaml", ".yml")):
-        try:
-            return ArchitectureSource(architecture=load_architecture(name), request=request)
-        except ArchitectureError as error:
-            raise WorkloadError(str(error)) from error
+        return ArchitectureSource(architecture=load_architecture(name), request=request)
     if Path(name).is_dir():
         from paretune.harness.workloads.checkpoint import CheckpointSource
 

@@ -69,7 +69,7 @@ class _Teller:
 
 
 @cache
-def _listening(kind: type) -> type:
+def _listening(kind: Any) -> Any:
     """A subclass of a module's class whose calls are announced; one per class, so that compiled code stays valid.
 
     A forward hook would do, but a compiled module traces its hooks and compiles anew when they change.
@@ -84,7 +84,7 @@ def _listening(kind: type) -> type:
 
 
 def _listen_to_calls(module: Any, tell: Callable[[], None], undo: ExitStack) -> None:
-    kind = type(module)
+    kind: Any = type(module)
     module.__dict__["_paretune_call_begins"] = tell
     undo.callback(module.__dict__.pop, "_paretune_call_begins")
     module.__class__ = _listening(kind)

@@ -41,7 +41,7 @@ class Request:
     Attributes:
         name: shipped name, path of an architecture file or checkpoint, hub id, or `module:function`.
         call: arguments of the call that the user set, by the pipeline's own names.
-        batch_size: prompts per call (or the factor on the first dimension of a module's inputs); None keeps the default.
+        batch_size: prompts per call (a module: factor on its inputs' first dimension); None keeps the default.
         seed: of the noise and the inputs. `weights_seed`: of synthetic weights.
         dtype: of every component, None keeps the source's.
         loading: how to find it: revision, variant, subfolder, trust_remote_code, arguments, inputs, method.
@@ -62,11 +62,13 @@ def read_request(workload: str | Mapping[str, Any]) -> Request:
     Raises:
         WorkloadError: an unknown key (with the nearest one), a value of the wrong type or out of range.
     """
-    values = {"name": workload} if isinstance(workload, str) else dict(workload)
+    values: dict[str, Any] = {"name": workload} if isinstance(workload, str) else dict(workload)
     values = {_ALIASES.get(key, key): value for key, value in values.items()}
     name = values.pop("name", None)
     if not isinstance(name, str) or not name:
-        raise WorkloadError("workload.name: missing. Name a workload; `paretune list workloads` shows the shipped ones.")
+        raise WorkloadError(
+            "workload.name: missing. Name a workload; `paretune list workloads` shows the shipped ones."
+        )
     _refuse_unknown(values)
     _check(values)
     further = dict(values.pop("call", None) or {})

@@ -1,4 +1,4 @@
-"""Build a model at full size without spending memory or time on weights: parameters on meta, buffers computed for real."""
+"""Build a model at full size without memory or time for weights: parameters on meta, buffers for real."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def without_weights() -> Iterator[None]:
 
     def register_on_meta(module: nn.Module, name: str, param: nn.Parameter | None) -> None:
         if param is not None and param.device.type != "meta":
-            param = nn.Parameter(torch.empty_like(param, device="meta"), requires_grad=param.requires_grad)
+            param = nn.Parameter(torch.empty(param.shape, dtype=param.dtype, device="meta"), requires_grad=False)
         register(module, name, param)
 
     nn.Module.register_parameter = register_on_meta  # type: ignore[method-assign, assignment]

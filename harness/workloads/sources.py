@@ -67,7 +67,9 @@ class ArchitectureSource:
 
         if self.request.loading:
             key = next(iter(self.request.loading))
-            raise WorkloadError(f"workload.{key}: means nothing for an architecture file, which loads no checkpoint. Remove it.")
+            raise WorkloadError(
+                f"workload.{key}: means nothing for an architecture file, which loads no checkpoint. Remove it."
+            )
         dtype = getattr(torch, self.request.dtype) if self.request.dtype else None
         return Built(
             model=assemble(self.architecture, seed=self.request.weights_seed, dtype=dtype),

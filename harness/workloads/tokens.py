@@ -14,7 +14,7 @@ __all__ = ["TokenizerSpec", "synthetic_tokenizer", "vocabulary"]
 
 _LETTERS = string.ascii_lowercase + string.digits
 
-# A word is known by its first two characters, so any prompt has a token per word from a vocabulary of about 1,400 entries.
+# A word is known by its first two characters, so a vocabulary of about 1,400 entries has a token for each.
 _FIRST_TWO = r"(?<=[a-z0-9]{2})[a-z0-9]+"
 _PIECES = r"\n|[a-z0-9]+|[^a-z0-9\s]"
 
@@ -100,7 +100,7 @@ def _class_with_position_ids() -> type[PreTrainedTokenizerFast]:
     """A tokenizer class that also counts positions from the first real token, as ChatGLM's does."""
     from transformers import PreTrainedTokenizerFast
 
-    class PositionedTokenizer(PreTrainedTokenizerFast):
+    class PositionedTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             encoded = super().__call__(*args, **kwargs)
             encoded["position_ids"] = (encoded["attention_mask"].cumsum(-1) - 1).clamp(min=0)

@@ -1,4 +1,4 @@
-"""Give a model without weights random ones: seeded, never zero, scaled so that activations stay finite in half precision."""
+"""Give a model without weights random ones: seeded, never zero, scaled to stay finite in half precision."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LAST_GAIN = 0.3
 
 
 def materialise(model: nn.Module, *, dtype: torch.dtype, seed: int, device: str = "cpu") -> None:
-    """Replace every meta parameter of `model` by a random one of `dtype`, and cast its persistent buffers.
+    """Replace every parameter of `model`, on meta or not, by a random one of `dtype`, and cast its persistent buffers.
 
     The values of a parameter depend on `seed` and on its name only, so a model of the same architecture is always the
     same model. Matrices and convolutions get a standard deviation of 1 / sqrt(fan in), biases 0.02, one-dimensional
@@ -37,7 +37,7 @@ def materialise(model: nn.Module, *, dtype: torch.dtype, seed: int, device: str 
     samples = _Samples(seed=seed, device=device)
     for path, module in model.named_modules():
         for name, parameter in module._parameters.items():
-            if parameter is None or parameter.device.type != "meta":
+            if parameter is None:
                 continue
             full = f"{path}.{name}" if path else name
             target = torch.float32 if kept.intersection(full.split(".")) else dtype
@@ -57,7 +57,7 @@ def _cast_buffers(module: nn.Module, path: str, dtype: torch.dtype, kept: frozen
 
 
 class _Samples:
-    """A bank of normal samples, drawn once; each parameter reads it from a place of its own, again and again if it is longer."""
+    """A bank of normal samples, drawn once; each parameter reads it, repeatedly if need be, from its own place."""
 
     def __init__(self, *, seed: int, device: str) -> None:
         import torch
