@@ -42,8 +42,8 @@ class _Window:
         self.frames.append(frame)
         for owner, names in self.targets.items():
             for name, compute in names.items():
-                parameter = owner._parameters[name]
-                if parameter is not None and parameter.dtype is self.storage:
+                parameter = getattr(owner, name)  # a read that an offload strategy sees, and brings the weight for
+                if parameter.dtype is self.storage:
                     stored = parameter.data
                     frame.append((parameter, stored))
                     parameter.data = stored.to(compute, non_blocking=self.non_blocking)

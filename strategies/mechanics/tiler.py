@@ -90,8 +90,9 @@ def _blend(canvas: torch.Tensor, strip: torch.Tensor, cut: Cut, index: int) -> N
 
 
 def _ramp(like: torch.Tensor, dim: int) -> torch.Tensor:
+    """Weights at the middle of each of ``length`` steps from 0 to 1: no jump exceeds 1/length, also where ramps meet."""
     length = like.shape[dim]
-    weights = torch.arange(1, length + 1, device=like.device, dtype=torch.float32).div_(length + 1).to(like.dtype)
+    weights = torch.arange(length, device=like.device, dtype=torch.float32).add_(0.5).div_(length).to(like.dtype)
     shape = [1] * like.dim()
     shape[dim] = length
     return weights.view(shape)
