@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from paretune.harness.simulator.tensor import SimulatedTensor
+from paretune.strategies.errors import Unsupported
 
 if TYPE_CHECKING:
     import torch
 
     from paretune.harness.simulator.machine import Machine
 
-__all__ = ["NoValue", "Unsupported", "missing_value", "require_value", "unsupported"]
+__all__ = ["CannotInfer", "NoValue", "missing_value", "require_value", "unsupported"]
 
 
-class NoValue(RuntimeError):
+class NoValue(Unsupported):
     """A program asked for the value of a simulated tensor that has none."""
 
 
-class Unsupported(NotImplementedError):
+class CannotInfer(Unsupported):
     """An operator whose output shape the simulation cannot infer."""
 
 
@@ -38,10 +39,10 @@ def require_value(tensor: SimulatedTensor, operator: Any) -> torch.Tensor:
     return tensor.sim_value
 
 
-def unsupported(machine: Machine, operator: Any, why: BaseException) -> Unsupported:
+def unsupported(machine: Machine, operator: Any, why: BaseException) -> CannotInfer:
     """The error for an operator without shape inference."""
     text = str(why).splitlines()[0][:300] if str(why) else type(why).__name__
-    return Unsupported(
+    return CannotInfer(
         f"{operator} in module {_module(machine)} cannot be simulated: its output cannot be inferred without data ({text}). "
         "Give the operator a meta (fake) implementation, or run this plan on a real device."
     )

@@ -11,6 +11,7 @@ from paretune.harness.simulator.host_memory import HostMemory
 from paretune.harness.simulator.ledger import Label, Ledger
 from paretune.harness.simulator.sheets import GpuSheet, HostSheet
 from paretune.harness.simulator.streams import Stream
+from paretune.harness.simulator.tensor import own
 from paretune.harness.simulator.traffic import Traffic
 from paretune.harness.simulator.workspaces import cublas_bytes
 
@@ -184,6 +185,9 @@ class Machine:
         """Name a component's modules, so that peaks and errors can say where they happened."""
         for name, child in module.named_modules():
             self._names[id(child)] = (component, f"{component}.{name}" if name else component)
+        for kind, tensors in (("weight", module.parameters()), ("buffer", module.buffers())):
+            for tensor in tensors:
+                own(tensor, component, kind)
 
     def component_of(self, module: object) -> str | None:
         """The component that a module belongs to, if it was labelled."""

@@ -8,7 +8,7 @@ import torch
 
 from paretune.harness.simulator.storage import Storage, StorageView
 
-__all__ = ["SimulatedTensor", "extent_bytes", "make_tensor", "signature_of"]
+__all__ = ["SimulatedTensor", "extent_bytes", "make_tensor", "own", "signature_of"]
 
 _make = torch.Tensor._make_wrapper_subclass  # type: ignore[attr-defined]
 _set_data = torch._C.TensorBase.data.__set__  # type: ignore[attr-defined]
@@ -33,6 +33,11 @@ class SimulatedTensor(torch.Tensor):
     sim_owner: tuple[str, str]
 
     __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls: Any, data: torch.Tensor, requires_grad: bool = False, **_: Any) -> Any:  # type: ignore[misc]
+        """`type(parameter)(value, requires_grad=...)`: how accelerate makes a parameter of the same class as another."""
+        return torch.nn.Parameter(data.detach(), requires_grad)
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -63,8 +68,7 @@ class SimulatedTensor(torch.Tensor):
     def _is_param(self, value: bool) -> None:
         self.__dict__["sim_is_parameter"] = value
         if value:
-            self.sim_owner = (self.sim_storage.label[0], "weight")
-            self.sim_storage.relabel(*self.sim_owner)
+            own(self, self.sim_storage.label[0], "weight")
 
     def untyped_storage(self) -> Any:
         """Identity and size of the memory behind this tensor."""
@@ -160,6 +164,13 @@ def make_tensor(
     made.sim_value = value
     made.sim_signature = signature_of(dtype, size, stride, storage.index) if signature is None else signature
     return made  # type: ignore[no-any-return]
+
+
+def own(tensor: torch.Tensor, component: str, kind: str) -> None:
+    """Say whose memory a tensor is, now and whenever its data are exchanged; ordinary tensors have no owner."""
+    if isinstance(tensor, SimulatedTensor):
+        tensor.sim_owner = (component, kind)
+        tensor.sim_storage.relabel(component, kind)
 
 
 def extent_bytes(size: tuple[int, ...], stride: tuple[int, ...], itemsize: int) -> int:

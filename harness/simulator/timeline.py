@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from paretune.harness.simulator.machine import Machine, SimulatedCard
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from paretune.harness.simulator.machine import Machine, SimulatedCard
 
 __all__ = ["copy_between_cards", "copy_to_device", "copy_to_host", "host_work", "launch"]
 
