@@ -12,6 +12,7 @@ from typing import Any
 
 from paretune.harness.workloads.architecture import load_architecture, shipped
 from paretune.harness.workloads.base import WorkloadError
+from paretune.harness.workloads.catalog import workload_named
 from paretune.strategies.parts import role_of
 
 __all__ = ["Components", "components_of"]
@@ -43,10 +44,11 @@ class Components:
 
 
 def components_of(workload: Mapping[str, Any]) -> Components:
-    """Find the modules of a workload; architecture files and checkpoint folders are read, anything else loads in a child.
+    """Find the modules of a workload: architecture files and checkpoint folders are read, anything else loads in a child.
 
     Raises ``WorkloadError`` when it cannot be loaded.
     """
+    workload_named(workload)
     name = str(workload["name"])
     if name in shipped() or name.endswith((".yaml", ".yml")):
         declared = load_architecture(name).components
@@ -70,6 +72,7 @@ def _built(classes: Mapping[str, str]) -> Components:
 _LOADER = """
 import json, sys
 from paretune.harness.workloads import workload_named
+from paretune.harness.workloads.catalog import workload_named
 from paretune.strategies.parts import Parts
 parts = Parts.of(workload_named(json.loads(sys.argv[1])).load())
 print("\\n" + json.dumps({name: type(module).__name__ for name, module in parts.modules.items()}))

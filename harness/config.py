@@ -12,11 +12,12 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from paretune.harness.spec import Spec
+from paretune.harness.usage import UsageError
 
 __all__ = ["ConfigError", "load", "parse", "shipped_configs"]
 
 
-class ConfigError(ValueError):
+class ConfigError(UsageError):
     """A question that cannot be read; the text names the file, the key path, and what to write instead."""
 
 

@@ -102,7 +102,7 @@ def expand(
         known = pairs_are_checked and _pairs_decide(plan)
         why = () if known else explain(plan.settings, place)
         if why:
-            refusals.add(plan.settings, why)
+            refusals.add(_smallest(plan.settings, why, place), why)
         else:
             feasible[str(plan)] = plan
         if len(feasible) > MAX_PLANS:
@@ -125,6 +125,11 @@ class _Refusals:
 
     def listed(self) -> tuple[Refused, ...]:
         return tuple(Refused(settings=t, reasons=self._reasons[t], num_plans=n) for t, n in self._counts.items())
+
+
+def _smallest(settings: Sequence[Setting], why: Sequence[str], place: Surroundings) -> Sequence[Setting]:
+    """The one setting that is refused for the same reason by itself, or all of them."""
+    return next(((setting,) for setting in settings if set(explain((setting,), place)) & set(why)), settings)
 
 
 def _pairs_decide(plan: Plan) -> bool:

@@ -12,13 +12,14 @@ from typing import Any
 from paretune.harness import environment
 from paretune.harness.components import Components, components_of
 from paretune.harness.planner import Plans, canonical, expand
-from paretune.harness.records import Trial
+from paretune.harness.recommend import VERIFICATION
+from paretune.harness.records import Record, Trial
 from paretune.harness.search.encoding import Encoding
 from paretune.harness.space import axes_of
 from paretune.harness.spaces import preset
 from paretune.harness.spec import Budget, Spec
 from paretune.strategies import Surroundings
-from paretune.strategies.sizes import parse_size
+from paretune.strategies.sizes import format_size, parse_size
 
 __all__ = ["UNLIMITED", "Question", "prepare", "surroundings_of"]
 
@@ -33,7 +34,8 @@ class Question:
     """A spec with its device, components and plans.
 
     device: where the answer must hold, as users write it. budget: the spec's, with the card's own memory where the spec
-    names no cap and the card is a simulated one.
+    names no cap and the card is a simulated one. is_lifted: whether plans are compared on a simulated card whose memory
+    never runs out, so that every plan shows what it needs.
     """
 
     spec: Spec
@@ -41,6 +43,7 @@ class Question:
     budget: Budget
     components: Components
     plans: Plans
+    is_lifted: bool = True
 
     @cached_property
     def encoding(self) -> Encoding:
@@ -53,12 +56,27 @@ class Question:
     @property
     def search_device(self) -> str:
         """The device that plans are compared on: a simulated card without its limit, a real one as it is."""
-        return f"{_MEMORY.sub('', self.device)},memory={UNLIMITED}" if self.is_simulated else self.device
+        if not (self.is_simulated and self.is_lifted):
+            return self.device
+        return f"{_MEMORY.sub('', self.device)},memory={UNLIMITED}"
+
+    def without_lifting(self) -> Question:
+        """The same question with plans run on the card as it is, so that some run out of memory."""
+        return dataclasses.replace(self, is_lifted=False)
+
+    def with_workers(self, workers: int) -> Question:
+        """The same question, searched by this many trials at a time."""
+        effort = self.spec.effort.model_copy(update={"workers": workers})
+        return dataclasses.replace(self, spec=self.spec.model_copy(update={"effort": effort}))
+
+    def on(self, device: str) -> Question:
+        """The same question for another device."""
+        return dataclasses.replace(self, device=device)
 
     @property
     def name(self) -> str:
         """The study's name: the same question over the same plans continues the same study."""
-        return f"{self.spec.workload['name']}-{self.spec.question_id()}"
+        return f"{self.spec.workload['name']}-{self.search_device}-{self.spec.question_id()}"
 
     def trial(self, plan: str, *, device: str | None = None, **changes: Any) -> Trial:
         """The trial that runs ``plan`` for this question."""
@@ -73,6 +91,23 @@ class Question:
     def key(self, plan: str) -> str:
         """Key of the record that answers ``plan``."""
         return self.trial(plan).key(environment.versions())
+
+    def answers(self, record: Record) -> bool:
+        """Whether a record is of this workload and device, under the versions installed now."""
+        if record.device not in (self.device, self.search_device) and not self._is_capped(record.device):
+            return False
+        asked = self.trial(record.plan, device=record.device, device_memory_bytes=record.device_memory_bytes)
+        return dataclasses.replace(asked, options=record.options).key(environment.versions()) == record.key
+
+    def _is_capped(self, device: str) -> bool:
+        return self.is_simulated and _MEMORY.sub("", device) == _MEMORY.sub("", self.device)
+
+    def verification(self, plan: str, cap: int | None) -> Trial:
+        """The trial that runs ``plan`` again in a fresh process under the enforced cap."""
+        device = self.device
+        if self.is_simulated and cap is not None:
+            device = f"{_MEMORY.sub('', device)},memory={format_size(cap)}"
+        return self.trial(plan, device=device, device_memory_bytes=cap, options={"purpose": VERIFICATION})
 
     def canonical(self, plan: str) -> str:
         """The plan as this study writes it. Raises ``PlanError``."""

@@ -209,7 +209,7 @@ def _is_dead(claim: Mapping[str, Any] | None) -> bool:
     if claim is None or claim["worker"]["machine"] != _this_machine():
         return False
     try:
-        started: float = psutil.Process(claim["worker"]["pid"]).create_time()
-        return abs(started - claim["worker"]["started"]) > 1
+        started = psutil.Process(claim["worker"]["pid"]).create_time()
+        return bool(abs(started - claim["worker"]["started"]) > 1)
     except psutil.NoSuchProcess:
         return True
