@@ -114,8 +114,8 @@ def pair_spread(pairs: Sequence[Pair]) -> float:
 def ratio_interval(pairs: Sequence[Pair], *, confidence: float = 0.98, seed: int = 0) -> Interval:
     """Hierarchical paired bootstrap of head / base: resample pairs of processes, then positions within each.
 
-    ``confidence`` is two-sided, so each bound alone holds at (1 + confidence) / 2. The bounds are widened by Student's
-    factor for the number of pairs, because a bootstrap over few pairs is too narrow: it never sees a pair it lacks.
+    ``confidence`` is two-sided, so each bound alone holds at (1 + confidence) / 2. Over few pairs a bootstrap is too
+    narrow, because it never sees a pair it lacks: judge with a least spread between pairs beside it.
     """
     if not pairs:
         raise ValueError("no pairs of processes were measured")
@@ -125,9 +125,7 @@ def ratio_interval(pairs: Sequence[Pair], *, confidence: float = 0.98, seed: int
     centre = float(np.mean([np.median(values) for values in logs]))
     tail = (1 - confidence) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail])
-    widen = _small_sample_factor(len(pairs), confidence)
-    bounds = (centre + (low - centre) * widen, centre + (high - centre) * widen)
-    return Interval(centre=math.exp(centre), low=math.exp(bounds[0]), high=math.exp(bounds[1]), confidence=confidence)
+    return Interval(centre=math.exp(centre), low=math.exp(low), high=math.exp(high), confidence=confidence)
 
 
 def detectable_effect(num_pairs: int, spread: float, *, confidence: float = 0.99, power: float = 0.8) -> float:
@@ -143,12 +141,14 @@ def detectable_effect(num_pairs: int, spread: float, *, confidence: float = 0.99
 
 
 def pairs_needed(effect: float, spread: float, *, confidence: float = 0.99, power: float = 0.8) -> int:
-    """Smallest number of pairs whose ``detectable_effect`` is at most ``effect``."""
+    """Smallest number of pairs whose ``detectable_effect``, to a tenth of a percent, is at most ``effect``."""
     if effect <= 0:
         raise ValueError(f"an effect to detect must be above zero, got {effect}")
     normal = NormalDist()
     reach = (normal.inv_cdf(confidence) + normal.inv_cdf(power)) * spread / math.log1p(effect)
-    return max(1, math.ceil(reach**2))
+    least = max(1, math.floor(reach**2))
+    shown = detectable_effect(least, spread, confidence=confidence, power=power)
+    return least if round(shown, 3) <= effect else least + 1
 
 
 def _resampled_centres(logs: Sequence[np.ndarray], generator: np.random.Generator) -> np.ndarray:
@@ -162,16 +162,6 @@ def _resampled_centres(logs: Sequence[np.ndarray], generator: np.random.Generato
 def _resampled_medians(values: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     draws = generator.integers(0, len(values), size=(_NUM_RESAMPLES, len(values)))
     return np.asarray(np.median(values[draws], axis=1))
-
-
-def _small_sample_factor(num_pairs: int, confidence: float) -> float:
-    from scipy.stats import t
-
-    quantile = 1 - (1 - confidence) / 2
-    if num_pairs < 2:
-        return 1.0
-    wide = float(t.ppf(quantile, df=num_pairs - 1)) * math.sqrt(num_pairs / (num_pairs - 1))
-    return wide / NormalDist().inv_cdf(quantile)
 
 
 def _log_ratios(pair: Pair) -> np.ndarray:

@@ -1,0 +1,53 @@
+"""One half of a pair: load one trial, warm up, then make one timed call per request until the requests end.
+
+Run as a file, by the interpreter and with the packages of its own side. Requests come as lines on standard input,
+answers go as JSON lines to the file descriptor named in the environment; what libraries print does not disturb them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["CHANNEL", "main", "serve"]
+
+CHANNEL = "PARETUNE_PAIR_CHANNEL"
+
+
+def serve(call: Callable[[], float]) -> None:
+    """Say that the worker is ready, then answer every line on standard input with the seconds of one call."""
+    with os.fdopen(int(os.environ[CHANNEL]), "w", buffering=1) as channel:
+        channel.write(json.dumps({"ready": True}) + "\n")
+        for _ in sys.stdin:
+            channel.write(json.dumps({"seconds": call()}) + "\n")
+
+
+def main() -> None:
+    """Serve the trial given as JSON on the command line."""
+    asked: dict[str, Any] = json.loads(sys.argv[1])
+    from paretune.harness.devices.names import device_named
+    from paretune.harness.workloads import workload_named
+    from paretune.strategies import Applied
+
+    device = device_named(asked["device"])
+    workload = workload_named(asked["workload"])
+    with device.session(memory=False) as session:
+        session.mark("load")
+        loaded = workload.load()
+        with Applied(asked["plan"], loaded, device.torch_device):
+
+            def call() -> float:
+                began = session.now_s()
+                workload.run(loaded, device=device.torch_device)
+                return session.now_s() - began
+
+            for _ in range(asked["num_warmup"]):
+                call()
+            serve(call)
+
+
+if __name__ == "__main__":
+    main()
