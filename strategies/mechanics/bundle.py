@@ -36,6 +36,7 @@ class Bundle:
         self._versions: list[int] = []
         self._num_fetched = self._num_shown = 0
         self._is_edited = False
+        self._is_pinned = False
 
     @property
     def is_on_device(self) -> bool:
@@ -58,6 +59,7 @@ class Bundle:
                     self._keep(cell, raw.to(_HOST), offset)
         if flat is not None and self.cells:
             self._sources = [(0, flat)]
+            self._is_pinned = flat.is_pinned()
 
     def _keep(self, cell: Cell, piece: torch.Tensor, offset_bytes: int) -> None:
         views = cell.views(piece, 0)
@@ -67,18 +69,23 @@ class Bundle:
         cell.is_moved = True
         cell.show(views)
 
-    def fetch(self, link: Link, staging: Staging | None) -> None:
+    def fetch(self, link: Link, staging: Staging | None, *, is_passing: bool) -> None:
         """One more unit wants the bytes on the device; the first one starts the copy."""
         self._num_fetched += 1
         if self._num_fetched == 1 and self.num_bytes:
             try:
-                sources = staging.gather(self.num_bytes, self._sources) if staging else self._sources
-                self._transit = link.fetch(self.num_bytes, sources)
-                if staging:
-                    staging.sent(self._transit)
+                self._transit = self._send(link, None if self._is_pinned else staging, is_passing)
             except BaseException:
                 self._num_fetched = 0
                 raise
+
+    def _send(self, link: Link, staging: Staging | None, is_passing: bool) -> Transit:
+        if staging is None:
+            return link.fetch(self.num_bytes, self._sources, is_passing=is_passing)
+        gathered = staging.gather(self.num_bytes, self._sources)
+        transit = link.fetch(self.num_bytes, gathered, is_passing=is_passing)
+        staging.sent(transit)
+        return transit
 
     def show(self, link: Link) -> None:
         """One more unit computes with the bytes; the first one makes the tensors point at the device."""

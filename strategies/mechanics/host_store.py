@@ -18,8 +18,11 @@ __all__ = ["DiskStore", "FoundStore", "HostStore", "PinnedStore"]
 class HostStore:
     """Gives flat host buffers, one a bundle, or ``None`` where the bytes stay in the tensors they were found in."""
 
+    pins_resident = True
+    """Whether weights that stay on the device are worth a buffer too."""
+
     def flats(self, sizes_bytes: Sequence[int]) -> list[torch.Tensor | None]:
-        """A 1-D byte buffer for each size, or ``None``."""
+        """A 1-D byte buffer for each size, or ``None``; a size of 0 needs none."""
         raise NotImplementedError
 
     @property
@@ -45,8 +48,9 @@ class PinnedStore(HostStore):
     themselves and waste little (see ``packing``).
     """
 
-    def __init__(self, budget_bytes: int | None = None) -> None:
+    def __init__(self, budget_bytes: int | None = None, *, pins_resident: bool = True) -> None:
         self.budget_bytes = budget_bytes
+        self.pins_resident = pins_resident
         self._pinned_bytes = 0
 
     @property

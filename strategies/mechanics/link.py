@@ -33,10 +33,11 @@ class Transit:
 class Link:
     """Copies host bytes to ``device``.
 
-    use_stream: copies run on a stream of their own. The compute stream waits for the copy it needs; the copy stream waits
-    for the compute that read the buffer which is written again, so the host never waits. record_stream: instead of the
-    second wait, the allocator keeps a released buffer back until the computing stream has passed. ring: reusable buffers
-    instead of fresh ones. api: the device's module; ``torch.get_device_module(device)`` unless given.
+    use_stream: copies run on a stream of their own. The computing stream waits for the copy that it needs, and a copy waits
+    for what was submitted before it, because that may still read the memory it writes; the host never waits. Buffers come
+    from the computing stream's memory, so weights and activations share one pool. record_stream: copies wait for nothing;
+    their buffers come from the copy stream's own memory, and the allocator delays reuse until the computing stream has
+    passed. ring: reusable buffers for what passes through. api: the device's module, torch's own unless given.
     """
 
     def __init__(
@@ -52,24 +53,37 @@ class Link:
         self.device = device
         self.non_blocking = non_blocking or use_stream
         self.record_stream = record_stream
+        self.ring = ring
         self._api = api if api is not None else device_module(device)
-        self._ring = ring
         self._stream = self._api.Stream(device=device) if use_stream else None
-        self._released: Any = None
 
     @property
     def is_asynchronous(self) -> bool:
         """Whether a copy can run beside computation, so that fetching ahead of need gains time."""
         return self._stream is not None
 
-    def fetch(self, num_bytes: int, sources: list[tuple[int, torch.Tensor]]) -> Transit:
-        """Start copying: each source (1-D bytes) to its offset in a buffer of ``num_bytes``."""
-        with outside_autograd(), self._copying():
-            buffer = self._take(num_bytes)
-            for offset_bytes, source in sources:
-                target = buffer if source.numel() == num_bytes else buffer[offset_bytes : offset_bytes + source.numel()]
-                target.copy_(source, non_blocking=self.non_blocking)
-            return Transit(buffer=buffer, arrived=self._mark(self._stream))
+    def fetch(self, num_bytes: int, sources: list[tuple[int, torch.Tensor]], *, is_passing: bool = False) -> Transit:
+        """Start copying each source (1-D bytes) to its offset in a buffer of ``num_bytes``.
+
+        ``is_passing`` says that the bytes leave again soon, so that a buffer of the ring serves.
+        """
+        with outside_autograd():
+            if self._stream is None:
+                buffer = self._take(num_bytes, is_passing)
+                self._copy(buffer, sources)
+                return Transit(buffer=buffer, arrived=None)
+            return self._fetch_beside(num_bytes, sources, is_passing)
+
+    def _fetch_beside(self, num_bytes: int, sources: list[tuple[int, torch.Tensor]], is_passing: bool) -> Transit:
+        if self.record_stream:
+            with self._api.stream(self._stream):
+                buffer = self._take(num_bytes, is_passing)
+        else:
+            buffer = self._take(num_bytes, is_passing)
+            self._wait(self._mark(self._api.current_stream(self.device)))
+        with self._api.stream(self._stream):
+            self._copy(buffer, sources)
+        return Transit(buffer=buffer, arrived=self._mark(self._stream))
 
     def arrive(self, transit: Transit) -> None:
         """From here on the caller's stream may read the buffer."""
@@ -81,21 +95,21 @@ class Link:
             transit.buffer.record_stream(computing)
 
     def leave(self, transit: Transit) -> None:
-        """The caller's stream reads the buffer no more; its memory may be written again after what was submitted."""
-        if self._stream is not None:
-            self._released = self._mark(self._api.current_stream(self.device))
-        if self._ring is not None:
-            self._ring.give(transit.buffer, self._released)
+        """The caller's stream reads the buffer no more once it has done what was submitted so far."""
+        if self.ring is not None and self.ring.owns(transit.buffer):
+            last_read = self._mark(self._api.current_stream(self.device)) if self._stream is not None else None
+            self.ring.give(transit.buffer, last_read)
 
     def abandon(self, transit: Transit) -> None:
-        """Give back a buffer that nothing has read; the copy stream itself orders its reuse."""
-        if self._ring is not None:
-            self._ring.give(transit.buffer, None)
+        """Give back a buffer that nothing has read; its memory is free for computing only after the copy."""
+        if self._stream is not None:
+            self._api.current_stream(self.device).wait_event(transit.arrived)
+        self.leave(transit)
 
     def drain(self) -> None:
-        """Let the ring's free buffers go; the host waits until no copy reads host memory any more."""
-        if self._ring is not None:
-            self._ring.clear()
+        """Let the ring's free buffers go."""
+        if self.ring is not None:
+            self.ring.clear()
 
     def settle(self) -> None:
         """The host waits for every copy that was started, so that host buffers may be changed or freed."""
@@ -104,30 +118,24 @@ class Link:
         elif self.non_blocking and self.device.type != "cpu":
             self._api.current_stream(self.device).synchronize()
 
-    def _take(self, num_bytes: int) -> torch.Tensor:
-        if self._ring is not None and num_bytes <= self._ring.slot_bytes:
-            buffer, last_read = self._ring.take(self.device)
-            self._wait_for(last_read)
-            return buffer[:num_bytes] if num_bytes < buffer.numel() else buffer
-        if not self.record_stream:
-            self._wait_for(self._released)
+    def _take(self, num_bytes: int, is_passing: bool) -> torch.Tensor:
+        if is_passing and self.ring is not None and num_bytes <= self.ring.slot_bytes:
+            buffer, last_read = self.ring.take(self.device)
+            self._wait(last_read)
+            return buffer
         return torch.empty(num_bytes, dtype=torch.uint8, device=self.device)
 
-    def _wait_for(self, event: Any) -> None:
+    def _copy(self, buffer: torch.Tensor, sources: list[tuple[int, torch.Tensor]]) -> None:
+        for offset_bytes, source in sources:
+            is_all = source.numel() == buffer.numel()
+            target = buffer if is_all else buffer[offset_bytes : offset_bytes + source.numel()]
+            target.copy_(source, non_blocking=self.non_blocking)
+
+    def _wait(self, event: Any) -> None:
         if event is not None and self._stream is not None:
             self._stream.wait_event(event)
 
     def _mark(self, stream: Any) -> Any:
-        if self._stream is None:
-            return None
         event = self._api.Event()
         event.record(stream)
         return event
-
-    @contextmanager
-    def _copying(self) -> Iterator[None]:
-        if self._stream is None:
-            yield
-        else:
-            with self._api.stream(self._stream):
-                yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from paretune.strategies.mechanics.units import Unit
 
@@ -19,7 +19,8 @@ class Order:
     """
 
     def __init__(self, declared: Sequence[Unit]) -> None:
-        self._declared = {unit: after for unit, after in zip(declared, declared[1:])}
+        self._units = tuple(declared)
+        self._declared: dict[Unit | None, Unit] = dict(zip(declared, declared[1:]))
         self._learned: dict[_Step, Unit | None] = {}
         self._step: _Step = (None, None)
         self._trusts_declaration = True
@@ -40,19 +41,19 @@ class Order:
             self._learned[self._step] = None
         self._step = (None, None)
 
-    def ahead(self, count: int) -> list[Unit]:
-        """The next units, at most ``count``, the nearest first."""
-        units: list[Unit] = []
+    def ahead(self) -> Iterator[Unit]:
+        """The next units of this pass, the nearest first."""
         step = self._step
-        while len(units) < count:
+        for _ in range(len(self._units)):
             unit = self._after(step)
             if unit is None:
-                break
-            units.append(unit)
+                return
+            yield unit
             step = (step[1], unit)
-        return units
 
     def _after(self, step: _Step) -> Unit | None:
         if step in self._learned:
             return self._learned[step]
-        return self._declared.get(step[1]) if self._trusts_declaration and step[1] is not None else None
+        if not self._trusts_declaration:
+            return None
+        return self._units[0] if step == (None, None) else self._declared.get(step[1])

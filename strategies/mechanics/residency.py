@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Grouping", "Residency", "residency_of"]
 
+_IN_ORDER = (Keep.CALL, Keep.ALWAYS)
+"""Units that come one after another during a call, so that the next one can be foreseen."""
+
 Grouping = Callable[[nn.Module], list[Group]]
 
 _AT_WORK: weakref.WeakKeyDictionary[nn.Module, Residency] = weakref.WeakKeyDictionary()
@@ -96,18 +99,28 @@ class Residency:
         if any(is_opaque(tensor) for tensor in tensors):
             raise Unsupported(f"{type(self.component).__name__} has weights that are more than one stretch of memory.")
         self.units = units_of(self._grouping(self.component))
-        self._order = Order([unit for unit in self.units if unit.group.keep is Keep.CALL])
+        self._order = Order([unit for unit in self.units if unit.group.keep in _IN_ORDER])
         self.needs = {owner: unit for unit in self.units for owner in unit.group.owners}
         self.triggers = {trigger for unit in self.units for trigger in unit.group.triggers}
         self._by_trigger: dict[nn.Module, list[Unit]] = {}
         for unit in self.units:
             for trigger in unit.group.triggers:
                 self._by_trigger.setdefault(trigger, []).append(unit)
-        bundles = self.bundles()
-        for bundle, flat in zip(bundles, self.store.flats([bundle.num_bytes for bundle in bundles])):
+        if self.link.ring is not None:
+            self.link.ring.slot_bytes = max((b.num_bytes for b in self._passing_bundles()), default=0)
+        self._bring_to_host()
+
+    def _bring_to_host(self) -> None:
+        passing = self._passing_bundles()
+        bundles = list(dict.fromkeys((*passing, *self.bundles())))
+        wanted = [b.num_bytes if b in passing or self.store.pins_resident else 0 for b in bundles]
+        for bundle, flat in zip(bundles, self.store.flats(wanted)):
             for cell in bundle.cells:
                 cell.home = self._homes.setdefault(cell.looks[0].tensor, cell.home)
             bundle.keep_on_host(flat)
+
+    def _passing_bundles(self) -> dict[Bundle, None]:
+        return {b: None for unit in self.units if unit.group.keep is not Keep.ALWAYS for b in unit.bundles}
 
     def bundles(self) -> list[Bundle]:
         """Every bundle once, in the order of the units that need it first."""
@@ -249,9 +262,9 @@ class Residency:
         self._bring(unit)
         unit.num_uses += 1
         frame.held.append(unit)
-        if unit.group.keep is Keep.CALL:
+        if unit.group.keep in _IN_ORDER:
             self._order.visit(unit)
-            self._fetch_ahead()
+        self._fetch_ahead()
 
     def _release(self, unit: Unit) -> None:
         unit.num_uses -= 1
@@ -274,10 +287,14 @@ class Residency:
         unit.show(self.link)
 
     def _fetch_ahead(self) -> None:
-        for unit in self._order.ahead(self.look_ahead):
-            if not unit.is_fetched and len(self._coming) < self.look_ahead:
+        if len(self._coming) >= self.look_ahead:
+            return
+        for unit in self._order.ahead():
+            if not unit.is_fetched:
                 unit.fetch(self.link, self.staging)
                 self._coming.append(unit)
+                if len(self._coming) >= self.look_ahead:
+                    return
 
     def _send_idle_away(self) -> None:
         for unit in self._idle:

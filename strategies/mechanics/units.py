@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -51,7 +51,6 @@ class Unit:
     is_fetched: bool = False
     is_shown: bool = False
     is_edited: bool = False
-    order: int = field(default=0)
 
     @property
     def num_bytes(self) -> int:
@@ -65,7 +64,7 @@ class Unit:
         done: list[Bundle] = []
         try:
             for bundle in self.bundles:
-                bundle.fetch(link, staging)
+                bundle.fetch(link, staging, is_passing=self.group.keep is Keep.CALL)
                 done.append(bundle)
         except BaseException:
             for bundle in done:
@@ -110,7 +109,7 @@ def units_of(groups: Sequence[Group]) -> list[Unit]:
         together.setdefault(tuple(sorted(users)), []).append(cell)
     bundles = {users: Bundle(cells) for users, cells in together.items()}
     return [
-        Unit(group=group, bundles=tuple(b for users, b in bundles.items() if index in users), order=index)
+        Unit(group=group, bundles=tuple(b for users, b in bundles.items() if index in users))
         for index, group in enumerate(groups)
     ]
 
