@@ -162,6 +162,8 @@ def _refuse_unknown_argument(name: str, target: Callable[..., Any]) -> None:
 
 
 def _moved(value: Any, device: torch.device) -> Any:
+    if isinstance(value, dict):
+        return {name: _moved(item, device) for name, item in value.items()}
     return value.to(device) if hasattr(value, "to") and hasattr(value, "dtype") else value
 
 

@@ -21,8 +21,18 @@ def make_inputs(declared: Mapping[str, Input], *, dtype: torch.dtype, seed: int,
     Args:
         dtype: of floating tensors that name no dtype of their own.
         batch_size: factor on the first dimension of every tensor that has one; pictures stay single.
+
+    A name with a dot (`added_cond_kwargs.time_ids`) is an entry of a mapping argument.
     """
-    return {name: _make(name, one, dtype, seed, batch_size) for name, one in declared.items()}
+    made: dict[str, Any] = {}
+    for name, one in declared.items():
+        outer, _, inner = name.partition(".")
+        value = _make(name, one, dtype, seed, batch_size)
+        if inner:
+            made.setdefault(outer, {})[inner] = value
+        else:
+            made[outer] = value
+    return made
 
 
 def _make(name: str, declared: Input, dtype: torch.dtype, seed: int, batch_size: int) -> Any:

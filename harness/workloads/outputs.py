@@ -16,7 +16,7 @@ __all__ = ["as_tensors"]
 def as_tensors(output: Any) -> Any:
     """A tensor, or a tuple of tensors, out of a tensor, array, picture, list of them, tuple, mapping or output object.
 
-    Pictures and arrays keep their values (0..255 or 0..1); entries that are None or text are left out.
+    Distributions (what an autoencoder's `encode` returns) give their parameters. Pictures and arrays keep their values (0..255 or 0..1); entries that are None or text are left out.
 
     Raises:
         WorkloadError: nothing in the output can be compared.
@@ -42,6 +42,8 @@ def _tensors(value: Any) -> list[torch.Tensor]:
         return [tensor for item in value.values() for tensor in _tensors(item)]
     if isinstance(value, list | tuple):
         return _joined([tensor for item in value for tensor in _tensors(item)])
+    if isinstance(getattr(value, "parameters", None), torch.Tensor):
+        return [value.parameters]
     if hasattr(value, "getdata") and hasattr(value, "mode"):
         return [torch.from_numpy(np.asarray(value).copy())]
     return []

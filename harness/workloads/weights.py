@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from paretune.harness.workloads.skeleton import kept_in_float32
@@ -18,6 +19,9 @@ __all__ = ["materialise"]
 _NUM_SAMPLES = 1_048_573
 
 _SMALL = 0.02
+
+# Models with more parameters than this are never computed for real on a simulated machine.
+_LARGE = 1 << 26
 
 # The last convolution decides how far pixels leave their range; clipped pixels would hide differences between outputs.
 _LAST_GAIN = 0.3
@@ -34,7 +38,8 @@ def materialise(model: nn.Module, *, dtype: torch.dtype, seed: int, device: str 
 
     kept = kept_in_float32(model, dtype)
     made: dict[int, nn.Parameter] = {}
-    samples = _Samples(seed=seed, device=device)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    source = _Shapes() if _has_no_values(count) else _Samples(seed=seed, device=device)
     for path, module in model.named_modules():
         for name, parameter in module._parameters.items():
             if parameter is None:
@@ -42,7 +47,7 @@ def materialise(model: nn.Module, *, dtype: torch.dtype, seed: int, device: str 
             full = f"{path}.{name}" if path else name
             target = torch.float32 if kept.intersection(full.split(".")) else dtype
             if id(parameter) not in made:
-                made[id(parameter)] = samples.parameter(full, parameter, dtype=target)
+                made[id(parameter)] = source.parameter(full, parameter, dtype=target)
             module._parameters[name] = made[id(parameter)]
         _cast_buffers(module, path, dtype, kept)
     model.requires_grad_(False).eval()
@@ -60,11 +65,14 @@ class _Samples:
     """A bank of normal samples, drawn once; each parameter reads it, repeatedly if need be, from its own place."""
 
     def __init__(self, *, seed: int, device: str) -> None:
+        self._seed = seed
+        self._device = device
+
+    @cached_property
+    def _bank(self) -> torch.Tensor:
         import torch
 
-        self._seed = seed
-        self._bank = torch.randn(_NUM_SAMPLES, generator=torch.Generator().manual_seed(seed)).to(device)
-        self._device = device
+        return torch.randn(_NUM_SAMPLES, generator=torch.Generator().manual_seed(self._seed)).to(self._device)
 
     def parameter(self, name: str, like: nn.Parameter, *, dtype: torch.dtype) -> nn.Parameter:
         """A parameter of `like`'s shape; values from `name` and the seed."""
@@ -73,9 +81,8 @@ class _Samples:
 
         values = torch.empty(like.shape, dtype=dtype, device=self._device)
         self._fill(values.view(-1), zlib.crc32(f"{self._seed}:{name}".encode()) % _NUM_SAMPLES)
-        gain = name.endswith("weight") and like.ndim <= 1
         values.mul_(_scale(name, like))
-        if gain:
+        if name.endswith("weight") and like.ndim <= 1:
             values.add_(1.0)
         return nn.Parameter(values, requires_grad=False)
 
@@ -88,6 +95,24 @@ class _Samples:
             flat[head : head + num_whole * _NUM_SAMPLES].view(num_whole, _NUM_SAMPLES).copy_(self._bank)
         if tail:
             flat[-tail:].copy_(self._bank[:tail])
+
+
+class _Shapes:
+    """Parameters for a simulated host, where large tensors have no values: nothing is drawn."""
+
+    def parameter(self, name: str, like: nn.Parameter, *, dtype: torch.dtype) -> nn.Parameter:
+        """A parameter of `like`'s shape; where one is small enough to have values, they are zero and nobody reads them."""
+        import torch
+        from torch import nn
+
+        return nn.Parameter(torch.zeros(like.shape, dtype=dtype), requires_grad=False)
+
+
+def _has_no_values(num_elements: int) -> bool:
+    """Whether a host tensor of that size is only a shape here, as on a simulated machine."""
+    import torch
+
+    return num_elements > _LARGE and type(torch.empty(_LARGE, dtype=torch.uint8)) is not torch.Tensor
 
 
 def _scale(name: str, like: torch.Tensor) -> float:
