@@ -7,25 +7,30 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from paretune.harness.simulator import copies, memory_operators, values
-from paretune.harness.simulator.attention import AttentionMode
+from paretune.harness.simulator import attention, copies, memory_operators, values
 from paretune.harness.simulator.dispatch import dispatch
 from paretune.harness.simulator.machine import Machine
 from paretune.harness.simulator.modules import ModuleTracker
+from paretune.harness.simulator.kernels import ShallowCopies, register_kernels
 from paretune.harness.simulator.registration import activate, register
 from paretune.harness.simulator.sheets import GpuSheet, HostSheet, load_gpu, load_host
 
 __all__ = ["Simulation"]
 
-_OWNERS = (copies, memory_operators, values)
+_OWNERS = (attention, copies, memory_operators, values)
 """Modules that fill the table of special operators when they are imported."""
 
 
 class _Dispatch(TorchDispatchMode):
     """Catches factories and ordinary tensors; simulated tensors catch the rest themselves."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return dispatch(func, args, kwargs or {})
+
+def _caught(self: _Dispatch, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    return dispatch(func, args, kwargs or {})
+
+
+_Dispatch.__torch_dispatch__ = _caught  # type: ignore[method-assign, assignment]
+"""Set afterwards: written inside the class, PyTorch would wrap it to hide it from its compiler, at a cost on every call."""
 
 
 class Simulation:
@@ -45,6 +50,7 @@ class Simulation:
         options: dict[str, Any] | None = None,
     ) -> None:
         register()
+        register_kernels()
         sheet = load_gpu(gpu) if isinstance(gpu, str) else gpu
         host_sheet = load_host(host) if isinstance(host, str) else host
         memory = sheet.memory_bytes if memory_bytes is None else memory_bytes
@@ -53,7 +59,7 @@ class Simulation:
 
     def __enter__(self) -> Simulation:
         activate(self.machine)
-        self._modes = [ModuleTracker(self.machine), _Dispatch(), AttentionMode(self.machine)]
+        self._modes = [ModuleTracker(self.machine), ShallowCopies(), _Dispatch()]
         for mode in self._modes:
             mode.__enter__()
         return self

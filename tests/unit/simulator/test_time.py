@@ -1,0 +1,114 @@
+"""The simulated clock: kernels queue behind the host, copies overlap when pinned, pageable copies hold the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from paretune.harness.simulator import Simulation
+from paretune.harness.simulator.simulation import Simulation as Running
+
+
+@pytest.fixture
+def sim() -> Iterator[Running]:
+    with Simulation("rtx-4090") as running, torch.no_grad():
+        yield running
+
+
+def elapsed_s(sim: Running, work: object) -> float:
+    torch.sim.synchronize()
+    before = sim.machine.host_s
+    work()  # type: ignore[operator]
+    torch.sim.synchronize()
+    return sim.machine.host_s - before
+
+
+def test_large_products_take_their_roofline(sim: Running) -> None:
+    a = torch.empty(8192, 8192, dtype=torch.bfloat16, device="sim")
+    seconds = elapsed_s(sim, lambda: a @ a)
+    ideal = 2 * 8192**3 / sim.machine.sheet.dense_flops_per_s["bfloat16"]
+    assert ideal < seconds < 1.35 * ideal
+
+
+def test_the_host_runs_ahead_until_something_waits(sim: Running) -> None:
+    a = torch.empty(8192, 8192, dtype=torch.bfloat16, device="sim")
+    before = sim.machine.host_s
+    for _ in range(10):
+        a @ a
+    submitted = sim.machine.host_s - before
+    torch.sim.synchronize()
+    assert submitted < 0.1 * (sim.machine.host_s - before)
+
+
+def test_pinned_copies_run_beside_kernels_on_another_stream(sim: Running) -> None:
+    a = torch.empty(8192, 8192, dtype=torch.bfloat16, device="sim")
+    weights = torch.empty(1 << 26, dtype=torch.bfloat16).pin_memory()
+    stream = torch.sim.Stream()
+
+    def copy() -> None:
+        with torch.sim.stream(stream):
+            weights.to("sim", non_blocking=True)
+
+    def both() -> None:
+        copy()
+        a @ a
+
+    alone = elapsed_s(sim, copy), elapsed_s(sim, lambda: a @ a)
+    assert elapsed_s(sim, both) < 0.75 * sum(alone)
+
+
+def test_pageable_copies_hold_the_host(sim: Running) -> None:
+    weights = torch.empty(1 << 26, dtype=torch.bfloat16)
+    before = sim.machine.host_s
+    weights.to("sim", non_blocking=True)
+    expected = 2 * (1 << 26) / sim.machine.host.pageable_h2d_bytes_per_s
+    assert sim.machine.host_s - before >= expected
+
+
+def test_one_large_copy_is_cheaper_than_many_small_ones(sim: Running) -> None:
+    whole = torch.empty(1 << 22, dtype=torch.bfloat16).pin_memory()
+    parts = [torch.empty(1 << 12, dtype=torch.bfloat16).pin_memory() for _ in range(1 << 10)]
+    one = elapsed_s(sim, lambda: whole.to("sim", non_blocking=True))
+    many = elapsed_s(sim, lambda: [part.to("sim", non_blocking=True) for part in parts])
+    assert many > 5 * one
+
+
+def test_events_order_streams_and_measure(sim: Running) -> None:
+    a = torch.empty(8192, 8192, dtype=torch.bfloat16, device="sim")
+    stream = torch.sim.Stream()
+    start, end = torch.sim.Event(enable_timing=True), torch.sim.Event(enable_timing=True)
+    start.record()
+    a @ a
+    end.record()
+    stream.wait_event(end)
+    assert stream.ready_s == torch.sim.current_stream().ready_s
+    assert not end.query()
+    end.synchronize()
+    assert end.query()
+    assert start.elapsed_time(end) > 1.0
+
+
+def test_record_stream_delays_reuse(sim: Running) -> None:
+    a = torch.empty(8192, 8192, dtype=torch.bfloat16, device="sim")
+    stream = torch.sim.Stream()
+    held = torch.empty(64 << 20, dtype=torch.uint8, device="sim")
+    with torch.sim.stream(stream):
+        a @ a
+    held.record_stream(stream)
+    reserved = torch.sim.memory_reserved()
+    del held
+    again = torch.empty(64 << 20, dtype=torch.uint8, device="sim")
+    assert torch.sim.memory_reserved() == reserved + (64 << 20)
+    del again
+    stream.synchronize()
+    kept = [torch.empty(64 << 20, dtype=torch.uint8, device="sim") for _ in range(2)]
+    assert torch.sim.memory_reserved() == reserved + (64 << 20)
+    del kept
+
+
+def test_pinned_memory_rounds_up_to_powers_of_two(sim: Running) -> None:
+    kept = torch.empty(5 << 20, dtype=torch.uint8).pin_memory()
+    assert kept.is_pinned()
+    assert torch.sim.host_memory_stats()["allocated_bytes.current"] == 8 << 20
