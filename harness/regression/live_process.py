@@ -16,7 +16,10 @@ from typing import Any
 
 from paretune.harness.regression.pair_worker import CHANNEL
 
-__all__ = ["LiveProcess", "PairError", "Side"]
+__all__ = ["CLOCKS", "LiveProcess", "PairError", "Side"]
+
+CLOCKS = ("wall", "processor")
+"""What a call is timed by: the clock on the wall (or of the device), and processor time, which leaves out waiting."""
 
 _LOG_TAIL_BYTES = 2000
 _GRACE_S = 10.0
@@ -70,15 +73,18 @@ class LiveProcess:
         """Return once it has loaded and warmed up. Raises ``PairError``."""
         self._answer()
 
-    def call(self) -> float:
-        """Seconds of one call. Raises ``PairError``."""
+    def call(self) -> dict[str, float]:
+        """Seconds of one call by clock: ``wall`` and ``processor``. Raises ``PairError``."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(b"call\n")
             self._process.stdin.flush()
         except BrokenPipeError as error:
             raise PairError(self._said("died between two calls")) from error
-        seconds = self._answer().get("seconds")
+        answer = self._answer()
+        return {clock: self._checked(answer.get(clock)) for clock in CLOCKS}
+
+    def _checked(self, seconds: Any) -> float:
         if not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
             raise PairError(self._said(f"measured {seconds!r}, which is no duration"))
         return float(seconds)

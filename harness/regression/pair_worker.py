@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,18 +19,24 @@ CHANNEL = "PARETUNE_PAIR_CHANNEL"
 
 
 def serve(call: Callable[[], float]) -> None:
-    """Say that the worker is ready, then answer every line on standard input with the seconds of one call."""
+    """Say that the worker is ready, then answer every line on standard input with the seconds of one call.
+
+    ``call`` returns seconds on the wall (or device) clock; seconds of processor time are taken around it.
+    """
     with os.fdopen(int(os.environ[CHANNEL]), "w", buffering=1) as channel:
         channel.write(json.dumps({"ready": True}) + "\n")
         for _ in sys.stdin:
-            channel.write(json.dumps({"seconds": call()}) + "\n")
+            began = time.process_time()
+            wall_s = call()
+            answer = {"wall": wall_s, "processor": time.process_time() - began}
+            channel.write(json.dumps(answer) + "\n")
 
 
 def main() -> None:
     """Serve the trial given as JSON on the command line."""
     asked: dict[str, Any] = json.loads(sys.argv[1])
     from paretune.harness.devices.names import device_named
-    from paretune.harness.workloads import workload_named
+    from paretune.harness.workloads.catalog import workload_named
     from paretune.strategies import Applied
 
     device = device_named(asked["device"])

@@ -32,7 +32,7 @@ def table(titles: Sequence[str], cells: Sequence[Sequence[str]], is_number: Sequ
 
 def escape(text: str) -> str:
     """Text that shows as it is: no markup, no HTML, no line break, no mention of a person."""
-    flat = " ".join(text.split())
+    flat = " ".join(text.encode(errors="replace").decode().split())
     flat = flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
     return re.sub(r"([\\`*_{}\[\]|~#!])", r"\\\1", flat)
 
