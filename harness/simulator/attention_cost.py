@@ -1,65 +1,116 @@
-"""Time and temporary memory of attention kernels by family: flash, memory-efficient, cuDNN, quantised, and the plain path."""
+"""Time and temporary memory of one attention call, from the backend's catalogue entry and the published kernel charts."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
-from paretune.harness.simulator.costs import Charge, memory_seconds, product_seconds
+from paretune.attention.catalog import Cost
+from paretune.attention.catalog import entry as backend_entry
+from paretune.attention.catalog.rates import share
+from paretune.harness.simulator.costs import Charge, memory_seconds
 
 if TYPE_CHECKING:
     from paretune.harness.simulator.machine import Machine
+    from paretune.harness.simulator.sheets import GpuSheet
 
-__all__ = ["attention_charge", "native_family"]
+__all__ = ["AttentionCall", "attention_charge", "native_backend"]
 
 MAX_FLASH_HEAD_SIZE = 256
-_SHARES = {"fused_flash": 0.85, "fused_efficient": 0.55, "cudnn": 0.9, "math": 0.8}
-"""Share of a large product's efficiency that the two products inside reach."""
+_CHARTED_EFFICIENCY = {8: 0.85, 9: 0.68, 12: 0.92}
+"""Product efficiency of the cards in the charts by major compute capability; a card that reaches less there (a power limit,
+for instance) also reaches less here."""
+SINGLE_SHARE = 0.6
+"""Share of the float32 rate that the memory-efficient kernel reaches on float32 inputs."""
+TILE = 128
 
 
-def native_family(machine: Machine, tensors: list[Any]) -> str:
-    """The kernel that CUDA picks for `scaled_dot_product_attention`: flash, then memory-efficient, then the plain path."""
-    query, key, value = tensors[:3]
-    has_mask = len(tensors) > 3
-    width = query.shape[-1]
-    is_half = query.dtype in (torch.float16, torch.bfloat16)
-    capability = machine.sheet.compute_capability
-    if query.dim() != 4:
-        return "math"
-    equal_widths = width == value.shape[-1]
-    if is_half and not has_mask and capability >= (8, 0) and width <= MAX_FLASH_HEAD_SIZE and equal_widths:
-        return "fused_flash"
-    aligned = width % (8 if is_half else 4) == 0
-    if aligned and query.dtype in (torch.float16, torch.bfloat16, torch.float32) and query.shape[1] == key.shape[1]:
-        return "fused_efficient" if capability >= (8, 0) or query.dtype != torch.bfloat16 else "math"
-    return "math"
+@dataclass(frozen=True, kw_only=True)
+class AttentionCall:
+    """Sizes of one call; lengths in tokens, `key_heads` below `heads` for grouped queries."""
+
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    key_heads: int
+    head_size: int
+    value_size: int
+    dtype: torch.dtype
+    is_causal: bool
+    mask_bytes: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows of the score matrix over batch and heads."""
+        return self.batch * self.heads * self.queries
+
+    @property
+    def input_numel(self) -> int:
+        """Elements of query, key and value."""
+        keys = self.batch * self.key_heads * self.keys * (self.head_size + self.value_size)
+        return self.rows * self.head_size + keys
 
 
-def attention_charge(
-    machine: Machine, tensors: list[Any], *, family: str, is_causal: bool, backend: str | None = None
-) -> Charge:
-    """Cost of one call; `tensors` are query, key, value as (batch, heads, sequence, size) and possibly a mask."""
-    query, key, value = tensors[:3]
-    scores = query.shape[:-1].numel() * key.shape[-2]
-    flops = 2.0 * scores * (query.shape[-1] + value.shape[-1]) * (0.5 if is_causal else 1.0)
-    moved = sum(tensor.numel() * tensor.element_size() for tensor in tensors) + query.numel() * query.element_size()
-    lse = 4 * query.shape[:-1].numel()
-    dtype = str(query.dtype).removeprefix("torch.")
-    waves = max(query.shape[:-1].numel() / 128 / machine.sheet.multiprocessors, 1e-3)
-    if family == "math":
-        return _math(machine, tensors, scores=scores, flops=flops, dtype=dtype)
-    kernel_s = max(product_seconds(machine, flops, dtype, waves, _SHARES.get(family, 0.85)), memory_seconds(machine, moved))
-    return Charge(kernel_s=kernel_s + machine.host.kernel_s, host_s=2 * machine.host.eager_operator_s, workspace_bytes=lse)
+def native_backend(call: AttentionCall, capability: tuple[int, int]) -> str:
+    """What CUDA picks for `scaled_dot_product_attention`: flash, then memory-efficient, then the plain path.
+
+    Source: PyTorch's sdp_utils for CUDA (dtype, mask, head size and capability checks).
+    """
+    is_half = call.dtype in (torch.float16, torch.bfloat16)
+    fits_flash = call.head_size <= MAX_FLASH_HEAD_SIZE and call.head_size == call.value_size
+    if is_half and not call.mask_bytes and capability >= (8, 0) and fits_flash:
+        return "_native_flash"
+    is_aligned = call.head_size % (8 if is_half else 4) == 0
+    has_kernel = call.dtype is torch.float32 or call.dtype is torch.float16 or capability >= (8, 0)
+    if is_aligned and has_kernel and call.heads == call.key_heads and call.dtype is not torch.float64:
+        return "_native_efficient"
+    return "_native_math"
 
 
-def _math(machine: Machine, tensors: list[Any], *, scores: int, flops: float, dtype: str) -> Charge:
-    """Scores are kept whole, in float32 for half inputs: once before and once after the softmax, and inputs upcast."""
-    query = tensors[0]
-    itemsize = 4 if query.element_size() == 2 else query.element_size()
-    upcast = sum(tensor.numel() for tensor in tensors[:3]) * 4 if query.element_size() == 2 else 0
-    workspace = 2 * scores * itemsize + upcast
-    rate = "float32" if query.element_size() == 2 else dtype
-    kernel_s = product_seconds(machine, flops, rate, 100.0, _SHARES["math"]) + memory_seconds(machine, 6.0 * scores * itemsize)
+def attention_charge(machine: Machine, call: AttentionCall, backend: str) -> Charge:
+    """Cost of one call of a backend of the catalogue."""
+    cost = backend_entry(backend).cost
+    family = (cost.masked_family or cost.family) if call.mask_bytes else cost.family
     host = machine.host
-    return Charge(kernel_s=kernel_s + 8 * host.kernel_s, host_s=8 * host.eager_operator_s, workspace_bytes=workspace)
+    num_kernels = 8 if cost.score_copies else 1
+    kernel_s = max(_product_seconds(machine.sheet, call, family), memory_seconds(machine, _moved_bytes(call, cost)))
+    return Charge(
+        kernel_s=kernel_s + num_kernels * host.kernel_s,
+        host_s=(num_kernels + 1) * host.eager_operator_s,
+        workspace_bytes=_workspace_bytes(call, cost),
+    )
+
+
+def _product_seconds(sheet: GpuSheet, call: AttentionCall, family: str) -> float:
+    flops = 2.0 * call.rows * call.keys * (call.head_size + call.value_size) * (0.5 if call.is_causal else 1.0)
+    rates = sheet.dense_flops_per_s
+    waves = max(call.rows / TILE / sheet.multiprocessors, 1e-3)
+    fill = waves / (waves + 0.25)
+    if call.dtype not in (torch.float16, torch.bfloat16):
+        return flops / (rates["float32"] * SINGLE_SHARE * fill)
+    rate = rates[str(call.dtype).removeprefix("torch.")]
+    charted = share(
+        family, compute_capability=sheet.compute_capability, head_size=call.head_size, sequence=max(call.keys, 1)
+    ).value
+    scale = min(sheet.product_efficiency / _CHARTED_EFFICIENCY.get(sheet.compute_capability[0], 0.85), 1.1)
+    return flops / (rate * charted * scale * fill)
+
+
+def _moved_bytes(call: AttentionCall, cost: Cost) -> float:
+    itemsize = call.dtype.itemsize
+    moved = (call.input_numel + call.rows * call.value_size) * itemsize + call.mask_bytes
+    return moved + 3.0 * cost.score_copies * call.rows * call.keys * 4
+
+
+def _workspace_bytes(call: AttentionCall, cost: Cost) -> int:
+    """Log-sum-exp, quantised copies, and for the plain path the scores in float32 beside upcast inputs."""
+    total = cost.fixed_workspace_bytes + int(cost.copies_qkv * call.input_numel * call.dtype.itemsize)
+    if cost.keeps_lse:
+        total += 4 * call.rows
+    if cost.score_copies:
+        total += int(cost.score_copies * call.rows * call.keys * 4)
+        total += call.input_numel * 4 if call.dtype.itemsize == 2 else 0
+    return total

@@ -87,7 +87,7 @@ def _outputs(machine: Machine, inferred: Inferred, charge: Charge, tensors: list
 def _one(machine: Machine, output: Output, tensors: list[Any], index: int) -> Any:
     alias = output.alias
     if alias is None:
-        storage = Storage(machine, index, output.nbytes)
+        storage = Storage(machine, index, output.nbytes, pinned=output.is_pinned)
         return make_tensor(storage, output.dtype, output.size, output.stride, signature=output.signature)
     base = tensors[alias]
     if output.is_same:

@@ -26,6 +26,7 @@ class Output:
     nbytes: int
     numel: int
     signature: int
+    is_pinned: bool = False
 
 
 @dataclass(slots=True)
@@ -62,6 +63,9 @@ def infer(func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor], index:
     ordered = [metas[id(tensor)] for tensor in tensors]
     inferred = _describe(result, ordered, tensors, index)
     inferred.is_mutable = func._schema.is_mutable
+    if kwargs.get("pin_memory"):
+        for output in inferred.outputs:
+            output.is_pinned = output.alias is None
     inferred.metas = (meta_args, meta_kwargs, result)
     return inferred
 
