@@ -30,11 +30,15 @@ Progress = Callable[[str], None]
 
 @dataclasses.dataclass
 class _Seen:
-    """What one pass over the workload brought to light, filled in as it goes so that a failure keeps the rest."""
+    """What one pass over the workload brought to light, filled in as it goes so that a failure keeps the rest.
+
+    standing: the phase of the workload that began last, hence the one in which a failure happened.
+    """
 
     phases: dict[str, Phase] = dataclasses.field(default_factory=dict)
     fields: dict[str, Any] = dataclasses.field(default_factory=dict)
     output: Any = None
+    standing: str | None = None
 
 
 def perform(trial: Trial, progress: Progress) -> Record:
@@ -83,7 +87,7 @@ class _Pass:
         seen = self.seen
         with self.device.session(memory=memory, device_memory_bytes=trial.device_memory_bytes) as session:
             try:
-                _inside(trial, self.device, self.workload, seen, _Watching(session, self.progress))
+                _inside(trial, self.device, self.workload, seen, _Watching(session, self.progress, seen))
             finally:
                 _merge(seen, session.phases())
         _merge(seen, session.phases())
@@ -93,12 +97,18 @@ class _Pass:
 class _Watching:
     """Passes a workload's phases and steps on to the session and to whoever follows the trial."""
 
-    def __init__(self, session: Session, progress: Progress) -> None:
-        self.session, self._progress = session, progress
+    def __init__(self, session: Session, progress: Progress, seen: _Seen) -> None:
+        self.session, self._progress, self._seen = session, progress, seen
 
     def phase(self, name: str) -> None:
         self._progress(name)
+        self._seen.standing = name
         self.session.mark(name)
+
+    def leave(self) -> None:
+        """The workload is done, or failed: what follows, such as undoing the plan, belongs to none of its phases."""
+        self._progress(_AFTERWARDS)
+        self.session.mark(_AFTERWARDS)
 
     def step(self) -> None:
         self.session.step()
@@ -114,14 +124,16 @@ def _inside(trial: Trial, device: Device, workload: Workload, seen: _Seen, watch
     watching.phase("prepare")
     with Applied(trial.plan, loaded, device.torch_device) as applied:
         seen.fields["facts"] = dict(applied.facts)
-        timed = measure(
-            lambda: workload.run(loaded, device=device.torch_device, observer=watching),
-            session,
-            trial.procedure,
-            once=device.is_deterministic,
-        )
+        try:
+            timed = measure(
+                lambda: workload.run(loaded, device=device.torch_device, observer=watching),
+                session,
+                trial.procedure,
+                once=device.is_deterministic,
+            )
+        finally:
+            watching.leave()
         _note(seen, session, timed, device)
-    watching.phase("undo")
     gc.collect()
     left = restored.differences(before, restored.look(loaded))
     if left:
@@ -159,11 +171,11 @@ def _merge(seen: _Seen, phases: Mapping[str, Phase]) -> None:
 
 
 def _complete(record: Record, trial: Trial, device: Device, seen: _Seen) -> Record:
-    seen.phases.pop("undo", None)
+    seen.phases.pop(_AFTERWARDS, None)
     running = [phase for name, phase in seen.phases.items() if name not in RUN_PHASES_EXCLUDE]
     fields = seen.fields | dataclasses.asdict(Peaks.over(running)) | {"phases": dict(seen.phases)}
     if fields.get("oom") is not None:
-        fields["oom"] = {**fields["oom"], "phase": list(seen.phases)[-1] if seen.phases else None}
+        fields["oom"] = {**fields["oom"], "phase": seen.standing}
     fields["environment"] = {**environment.describe(), "device": _facts(device)}
     record = dataclasses.replace(record, **fields)
     if record.is_complete and seen.output is not None:
@@ -200,6 +212,8 @@ def _wrong(record: Record, fidelity: Mapping[str, Any]) -> str | None:
         return f"a plan that must not change the output changed it: relative L2 {fidelity['relative_l2']:.2e}."
     return None
 
+
+_AFTERWARDS = "undo"
 
 _EXACT_TOLERANCE = 1e-3
 """Kernels may round differently between calls on a GPU; beyond this an exact plan computed something else."""
