@@ -121,8 +121,22 @@ def _is_pinned(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[
     return isinstance(args[0], SimulatedTensor) and args[0].sim_storage.pinned
 
 
+def _empty(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A factory; ``pin_memory=True`` takes page-locked host memory, without a pageable copy before it."""
+    plain = {name: item for name, item in kwargs.items() if name != "pin_memory"}
+    if not kwargs.get("pin_memory"):
+        return execute(machine, func, args, plain)
+    if kwargs.get("device") is not None and named_index(machine, kwargs["device"]) >= 0:
+        raise RuntimeError("Only dense CPU tensors can be pinned")
+    shell = func(*args, **{**plain, "device": torch.device("meta")})
+    size, stride = tuple(shell.shape), shell.stride()
+    storage = Storage(machine, -1, extent_bytes(size, stride, shell.element_size()), pinned=True)
+    return make_tensor(storage, shell.dtype, size, stride)
+
+
 SPECIAL.update(
     {
+        aten.empty.memory_format: _empty,
         aten._to_copy.default: _to_copy,
         aten.copy_.default: _copy_,
         aten._pin_memory.default: _pin_memory,
