@@ -11,6 +11,9 @@ from paretune.harness.report.units import gib, percent, ratio, seconds
 
 __all__ = ["COLUMNS", "DEFAULT", "Column", "column"]
 
+_MOST_REASON = 160
+"""Characters of a reason that a drawn table shows; exports carry all of it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
@@ -33,6 +36,11 @@ def _yes(value: bool) -> str:
     return "*" if value else ""
 
 
+def _short(value: str) -> str:
+    line = " ".join(value.split())
+    return line if len(line) <= _MOST_REASON else f"{line[: _MOST_REASON - 3]}..."
+
+
 def _decibel(value: float) -> str:
     return "exact" if math.isinf(value) else f"{value:.1f} dB"
 
@@ -49,9 +57,7 @@ COLUMNS = (
     _column("latency_s", "latency", seconds, "median of whole calls"),
     _column("spread", "+-", percent, "scaled median absolute deviation of the calls over their median"),
     _column("relative_latency", "time", ratio, "latency over that of the reference plan"),
-    _column(
-        "needed_bytes", "needed GiB", gib, "device memory that must be there: allocator, context, margin"
-    ),
+    _column("needed_bytes", "needed GiB", gib, "device memory that must be there: allocator, context, margin"),
     _column("peak_allocated_bytes", "allocated GiB", gib, "peak of live tensors on the device"),
     _column("peak_reserved_bytes", "reserved GiB", gib, "peak the allocator took from the driver"),
     _column("peak_used_bytes", "used GiB", gib, "peak the driver saw of the process"),
@@ -67,7 +73,7 @@ COLUMNS = (
     _column("is_lossy", "lossy", _yes, "may change the output", is_number=False),
     _column("device_memory_bytes", "cap GiB", gib, "device memory it was allowed while it ran"),
     _column("margin_bytes", "spare GiB", gib, "budget less needed"),
-    _column("reason", "reason", str, "why it did not complete, or does not fit", is_number=False),
+    _column("reason", "reason", _short, "why it did not complete, or does not fit", is_number=False),
 )
 """All columns in drawing order."""
 
