@@ -25,7 +25,8 @@ Planned = tuple[int, Charge, tuple[int, ...], tuple[int, ...]]
 
 def sdpa_kernel(*args: Any, **kwargs: Any) -> Any:
     """What PyTorch's dispatcher calls for `scaled_dot_product_attention` on simulated cards, before it takes it apart."""
-    return _native(active_machine(), None, args, kwargs)
+    with torch._C._DisableTorchDispatch():
+        return _native(active_machine(), None, args, kwargs)
 
 
 def _native(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

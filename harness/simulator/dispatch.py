@@ -27,6 +27,9 @@ KEEP_VALUES_NUMEL = 1 << 16
 SPECIAL: dict[Any, Callable[[Machine, Any, tuple[Any, ...], dict[str, Any]], Any]] = {}
 """Operators that need more than shapes: copies, values, memory management. Filled by the modules that own them."""
 
+_UNKNOWN: Any = object()
+_handlers: dict[int, Any] = {}
+"""`SPECIAL` by the operator's identity: operators live as long as the process, and their hash is slow."""
 _inferred: dict[tuple[Any, ...], Inferred] = {}
 _default_dtype = torch.get_default_dtype
 
@@ -35,7 +38,10 @@ def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Entry from PyTorch's dispatcher, from the mode and from the tensors alike."""
     machine = active_machine_or_none() or _machine_of(args, kwargs)
     machine.operator = func
-    handler = SPECIAL.get(func)
+    number = id(func)
+    handler = _handlers.get(number, _UNKNOWN)
+    if handler is _UNKNOWN:
+        handler = _handlers[number] = SPECIAL.get(func)
     if handler is not None:
         return handler(machine, func, args, kwargs)
     return execute(machine, func, args, kwargs)
@@ -43,7 +49,7 @@ def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def execute(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operator by its signature; values are computed for real where all inputs have them and the result is small."""
-    key: list[Any] = [func, _default_dtype()]
+    key: list[Any] = [id(func), _default_dtype()]
     tensors: list[Any] = []
     has_values = _collect(args, key, tensors)
     if kwargs:

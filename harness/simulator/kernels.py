@@ -8,6 +8,7 @@ import torch
 import torch._dynamo  # PyTorch's shape inference imports it anyway, and must not do so while a function of torch is replaced
 
 from paretune.harness.simulator.attention import sdpa_kernel
+from paretune.harness.simulator.fused import linear_kernel, rms_norm_kernel
 from paretune.harness.simulator.placement import named_index
 from paretune.harness.simulator.registration import active_machine
 from paretune.harness.simulator.storage import Storage
@@ -22,8 +23,8 @@ _libraries: list[Any] = []
 def register_kernels() -> None:
     """Register once a process.
 
-    `torch.tensor(..., device="sim")` copies with all modes switched off, and scaled dot product attention would be taken
-    apart into its plain form (with all scores in memory) before a mode sees it.
+    `torch.tensor(..., device="sim")` copies with all modes switched off. Scaled dot product attention and RMS norm would be
+    taken apart before a mode sees them, while a GPU has kernels for them. A linear layer is taken whole for speed only.
     """
     if _libraries:
         return
@@ -31,6 +32,8 @@ def register_kernels() -> None:
     library.impl("empty_strided", _empty_strided, "PrivateUse1")
     library.impl("_copy_from", _copy_from, "PrivateUse1")
     library.impl("scaled_dot_product_attention", sdpa_kernel, "AutogradPrivateUse1")
+    library.impl("rms_norm", rms_norm_kernel, "AutogradPrivateUse1")
+    library.impl("linear", linear_kernel, "AutogradPrivateUse1")
     _libraries.append(library)
 
 

@@ -59,6 +59,11 @@ def _addmm(args: tuple[Any, ...], results: list[torch.Tensor]) -> Product:
     return _mm(args[1:], results)
 
 
+def _linear(args: tuple[Any, ...], results: list[torch.Tensor]) -> Product:
+    source, weight = args[0], args[1]
+    return _matrix(source.shape[:-1].numel(), weight.shape[0], source.shape[-1], source.dtype)
+
+
 def _bmm(args: tuple[Any, ...], _: list[torch.Tensor]) -> Product:
     left, right = args[0], args[1]
     return _matrix(left.shape[1], right.shape[2], left.shape[2], left.dtype, left.shape[0])
@@ -81,6 +86,7 @@ def _convolution(args: tuple[Any, ...], results: list[torch.Tensor]) -> Product:
 
 
 _BUILDERS: dict[Any, Callable[[tuple[Any, ...], list[torch.Tensor]], Product]] = {
+    aten.linear: _linear,
     aten.mm: _mm,
     aten._scaled_mm: _mm,
     aten._int_mm: _mm,
