@@ -13,7 +13,7 @@ from torch import nn
 from paretune.strategies.base import Undo
 from paretune.strategies.mechanics.override import Specialised
 
-__all__ = ["Cast", "count_out_of_range", "guard", "store", "widen_while_read"]
+__all__ = ["Cast", "Window", "count_out_of_range", "guard", "store", "widen_while_read", "widen_whole"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Cast:
 
 
 @dataclass(kw_only=True, eq=False)
-class _Window:
+class Window:
     """Hooks of one module: parameters stored small are wide between its call and its return, also after an exception.
 
     The stored tensor is put back, not made anew, so whoever placed it (an offload strategy) finds its own tensor.
@@ -52,6 +52,10 @@ class _Window:
         if self.frames:
             for parameter, stored in self.frames.pop():
                 parameter.data = stored
+
+    def copy(self) -> Window:
+        """A window over the same parameters, for another module."""
+        return Window(storage=self.storage, non_blocking=self.non_blocking, targets=self.targets)
 
     def attach(self, module: nn.Module, undo: Undo) -> None:
         """Widen after every other hook before the call (an offload brings the weights), narrow before every other after."""
@@ -99,11 +103,19 @@ def widen_while_read(model: nn.Module, targets: Mapping[nn.Module, dict[str, tor
     num_readers = 0
     for module in model.modules():
         if module not in targets and (read := _read_by(module, targets)):
-            _Window(storage=cast.storage, non_blocking=cast.non_blocking, targets=read).attach(module, undo)
+            Window(storage=cast.storage, non_blocking=cast.non_blocking, targets=read).attach(module, undo)
             num_readers += 1
     for layer, names in targets.items():
-        _Window(storage=cast.storage, non_blocking=cast.non_blocking, targets={layer: names}).attach(layer, undo)
+        Window(storage=cast.storage, non_blocking=cast.non_blocking, targets={layer: names}).attach(layer, undo)
     return num_readers
+
+
+def widen_whole(module: nn.Module, undo: Undo) -> None:
+    """Widen every cast layer inside ``module`` for the length of its call, for code that runs without their hooks."""
+    for hook in [hook for inner in module.modules() for hook in inner._forward_pre_hooks.values()]:
+        window = getattr(hook, "__self__", None)
+        if isinstance(window, Window) and module not in window.targets:
+            window.copy().attach(module, undo)
 
 
 def _read_by(
