@@ -1,9 +1,9 @@
 """Every attention backend behind one contract, and models routed through any of them and back.
 
-    from paretune.attention import attend, availability, catalog, route
+from paretune.attention import attend, availability, catalog, route
 
-    with route(pipeline.transformer, "flash") as routed:
-        image = pipeline(prompt).images[0]
+with route(pipeline.transformer, "flash") as routed:
+    image = pipeline(prompt).images[0]
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _TORCH_DEVICES = ("cpu", "cuda", "rocm", "xpu", "npu", "xla", "mps", "sim")
 
 @dataclass(frozen=True, kw_only=True)
 class Availability:
-    """The answer for one backend on one device: ``reason`` is a sentence when it is no, ``install`` a command if one helps."""
+    """The answer for one backend on one device; a no has a reason and, if it helps, a command to install."""
 
     name: str
     device: str
@@ -44,13 +44,18 @@ class Availability:
 def availability(name: str, device: str | torch.device = "cuda") -> Availability:
     """Whether backend ``name`` can run on ``device`` here.
 
-    A simulated device ("sim") has every package but keeps the limits of its card. Raises ``ValueError`` for an unknown name.
+    A simulated device ("sim") has every package but keeps the limits of its card. Raises ``ValueError`` for an unknown
+    name.
     """
     chosen = entry(name)
     place = str(device)
     kind = _platform(place)
     package = None if kind == "sim" else _missing(chosen)
-    reason = _device_reason(chosen, kind, place) or (_package_reason(package) if package else "") or _hub_reason(chosen, kind)
+    reason = (
+        _device_reason(chosen, kind, place)
+        or (_package_reason(package) if package else "")
+        or _hub_reason(chosen, kind)
+    )
     return Availability(
         name=name, device=place, ok=not reason, reason=reason, install=package.install if package and reason else ""
     )

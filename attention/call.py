@@ -9,16 +9,31 @@ from typing import Literal
 from paretune.attention.catalog import Entry, HeadSizes
 from paretune.attention.catalog.entry import Capability, Limits
 
-__all__ = ["Call", "outside_capabilities", "refusal"]
+__all__ = ["TAKES", "Call", "outside_capabilities", "refusal"]
 
 _HALF = ("float16", "bfloat16")
+TAKES = {
+    "none": frozenset({"none"}),
+    "padding": frozenset({"none", "padding"}),
+    "boolean": frozenset({"none", "padding", "boolean"}),
+    "dense": frozenset({"none", "padding", "boolean", "dense"}),
+}
+"""The kinds of mask that a limit allows."""
+
+_WORDS = {
+    "none": "no mask",
+    "padding": "only boolean key padding, one mask of keys per sample; this differs by query or head or is additive",
+    "boolean": "only boolean masks; this one is additive",
+    "dense": "any mask",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
     """What a kernel must be able to do. Sizes follow (B, S, H, D): batch, positions, heads, elements per head.
 
-    mask: "none", "padding" (boolean, one key mask per sample) or "dense". compute_capability: None where there is none.
+    mask: "none", "padding" (boolean, one key mask per sample), "boolean" or "dense" (additive). compute_capability:
+    None where there is none.
     default_scale: the scale is head_size ** -0.5.
     """
 
@@ -30,7 +45,7 @@ class Call:
     key_heads: int
     head_size: int
     value_size: int
-    mask: Literal["none", "padding", "dense"] = "none"
+    mask: Literal["none", "padding", "boolean", "dense"] = "none"
     causal: bool = False
     enable_gqa: bool = False
     default_scale: bool = True
@@ -106,10 +121,8 @@ def _groups(call: Call) -> Iterator[str]:
 
 
 def _masks(limits: Limits, call: Call) -> Iterator[str]:
-    if call.mask != "none" and limits.mask == "none":
-        yield "takes no mask. Choose a backend whose entry says mask, or drop the mask if it blocks nothing."
-    if call.mask == "dense" and limits.mask == "padding":
-        yield "takes only boolean key padding, one mask of keys per sample; this mask differs by query or head, or is additive."
+    if call.mask not in TAKES[limits.mask]:
+        yield f"takes {_WORDS[limits.mask]}. Choose a backend whose entry says {call.mask} masks."
     if not call.causal:
         return
     if limits.causal == "none":

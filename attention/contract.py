@@ -1,22 +1,25 @@
 """One contract for every backend: the same arguments mean the same thing, or the call is refused with the reason.
 
-Tensors are (B, S, H, D). Boolean masks attend where True. Causal means query i attends keys 0..i (aligned at the first key,
-as PyTorch does). A row with nothing to attend to gives zeros and a log-sum-exp of minus infinity. Blocked positions never
-reach the result, even when they hold NaN. The log-sum-exp is natural, (B, H, S) float32.
+Tensors are (B, S, H, D). Boolean masks attend where True. Causal means query i attends keys 0..i (aligned at the first
+key, as PyTorch does). A row with nothing to attend to gives zeros and a log-sum-exp of minus infinity. Blocked
+positions never reach the result, even when they hold NaN. The log-sum-exp is natural, (B, H, S) float32.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 from paretune.attention.available import compute_capability, require
-from paretune.attention.call import Call, refusal
+from paretune.attention.call import TAKES, Call, refusal
 from paretune.attention.catalog import Entry, entry
 from paretune.attention.errors import BackendRefused
 from paretune.attention.kernels.loading import Kernel, load
 from paretune.attention.kernels.request import Request, Result, repeat_heads
-from paretune.attention.simulated import simulated
 from paretune.attention.masks import attended, canonical, mask_kind, simplified, with_causal
+from paretune.attention.simulated import simulated
 
 __all__ = ["attend", "call_of", "check", "compute", "refuse_dropout", "scale_of", "sizes_of"]
 
@@ -38,10 +41,10 @@ def attend(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Attention of ``query`` (B, S, H, D) over ``key`` (B, K, G, D) and ``value`` (B, K, G, E), by one named backend.
 
-    mask: (B, K), (S, K), (B, S, K) or broadcastable to (B, H, S, K); boolean (True attends) or additive. scale: factor on
-    the products, by default D ** -0.5. enable_gqa: G divides H and key heads are shared. dropout_p: must be zero, this is
-    inference. Returns (B, S, H, E), and with ``return_lse`` also the log-sum-exp (B, H, S).
-    Raises ``BackendRefused`` when the backend cannot compute the call, ``BackendUnavailable`` when it is not here,
+    mask: (B, K), (S, K), (B, S, K) or broadcastable to (B, H, S, K); boolean (True attends) or additive. scale: factor
+    on the products, by default D ** -0.5. enable_gqa: G divides H and key heads are shared. dropout_p: must be zero,
+    this is inference. Returns (B, S, H, E), and with ``return_lse`` also the log-sum-exp (B, H, S). Raises
+    ``BackendRefused`` when the backend cannot compute the call, ``BackendUnavailable`` when it is not here,
     ``ValueError`` for an unknown name.
     """
     chosen = entry(backend)
@@ -77,7 +80,8 @@ def check(
 def compute(chosen: Entry, kernel: Kernel | None, tensors: tuple[Tensor, Tensor, Tensor], request: Request) -> Result:
     """Check a call, bring it to what the kernel takes without changing its meaning, and run it.
 
-    ``request.mask`` is canonical (see masks.py); ``kernel`` is loaded when it is None. Raises ``BackendRefused`` before the kernel is called.
+    ``request.mask`` is canonical (see masks.py); ``kernel`` is loaded when it is None. Raises ``BackendRefused`` before
+    the kernel is called.
     """
     (query, key, value), request, original = _prepared(chosen, tensors, request)
     if not (query.numel() and key.numel() and value.numel()):
@@ -130,14 +134,10 @@ def call_of(query: Tensor, key: Tensor, value: Tensor, request: Request) -> Call
     )
 
 
-@torch.compiler.assume_constant_result
-def _capability(kind: str, index: int | None) -> tuple[int, int] | None:
-    return compute_capability(kind, index)
-
-
-@torch.compiler.assume_constant_result
-def _kernel(chosen: Entry) -> Kernel:
-    return load(chosen)
+# The compiler takes their answers as constants: neither changes while a process lives.
+_constant: Any = torch.compiler.assume_constant_result
+_capability: Callable[[str, int | None], tuple[int, int] | None] = _constant(lambda *place: compute_capability(*place))
+_kernel: Callable[[Entry], Kernel] = _constant(lambda chosen: load(chosen))
 
 
 Prepared = tuple[tuple[Tensor, Tensor, Tensor], Request, Tensor | None]
@@ -154,7 +154,7 @@ def _prepared(chosen: Entry, tensors: tuple[Tensor, Tensor, Tensor], request: Re
         mask = mask if mask is None or mask.shape[3] == 1 else mask[..., : query.shape[1]]
     sizes, takes = sizes_of(query, key), chosen.limits_for(query.device.type).mask
     given = with_causal(mask, sizes) if mask is not None and causal else mask
-    if mask is not None and takes != "dense" and (takes == "none" or mask_kind(mask) == "dense"):
+    if mask is not None and mask_kind(mask) not in TAKES[takes]:
         mask, lower = simplified(mask, sizes)
         causal = causal or lower
     request = Request(mask, causal, request.scale, request.enable_gqa, request.return_lse)
@@ -167,9 +167,13 @@ def _refuse_mismatch(query: Tensor, key: Tensor, value: Tensor) -> None:
     if query.ndim != 4 or key.ndim != 4 or value.ndim != 4:
         raise BackendRefused("tensors are (B, S, H, D): query, key and value need four dimensions.")
     if not query.dtype == key.dtype == value.dtype:
-        raise BackendRefused(f"query, key and value have types {query.dtype}, {key.dtype}, {value.dtype}; make them equal.")
+        raise BackendRefused(
+            f"query, key and value have types {query.dtype}, {key.dtype}, {value.dtype}; make them equal."
+        )
     if not query.device == key.device == value.device:
-        raise BackendRefused(f"query, key, value are on {query.device}, {key.device}, {value.device}; move them together.")
+        raise BackendRefused(
+            f"query, key, value are on {query.device}, {key.device}, {value.device}; move them together."
+        )
     if key.shape[:3] != value.shape[:3] or query.shape[0] != key.shape[0] or query.shape[3] != key.shape[3]:
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (query, key, value))
         raise BackendRefused(f"query, key and value of shapes {shapes} do not belong together.")

@@ -62,8 +62,8 @@ def route(model: torch.nn.Module, backend: str, *, device: str | torch.device | 
     """Send every attention call of ``model`` through ``backend`` ("auto" chooses for each shape).
 
     device: where the model will run, by default where its parameters are. Raises ``ValueError`` for an unknown name,
-    ``BackendUnavailable`` when the backend cannot run there, ``BackendRefused`` when the model has no attention to route.
-    Nothing has changed when it raises.
+    ``BackendUnavailable`` when the backend cannot run there, ``BackendRefused`` when the model has no attention to
+    route. Nothing has changed when it raises.
     """
     selection = _selection(backend, _device(model, device))
     routed = Routed(selection)
@@ -88,7 +88,9 @@ def _selection(backend: str, device: torch.device) -> Selection:
 def _device(model: torch.nn.Module, device: str | torch.device | None) -> torch.device:
     if device is not None:
         return torch.device(device)
-    tensor = next((t for group in (model.parameters(), model.buffers()) for t in group if t.device.type != "meta"), None)
+    tensor = next(
+        (t for group in (model.parameters(), model.buffers()) for t in group if t.device.type != "meta"), None
+    )
     return torch.device("cpu") if tensor is None else tensor.device
 
 
@@ -115,7 +117,7 @@ def _install(model: torch.nn.Module, selection: Selection, routed: Routed) -> No
 
 def _rebinder(selection: Selection) -> Rebinder:
     original: Any = functional.scaled_dot_product_attention
-    replacements = {original: sdpa_for(selection, original)}
+    replacements: dict[Any, Any] = {original: sdpa_for(selection, original)}
     dispatch = sys.modules.get("diffusers.models.attention_dispatch")
     if dispatch is not None:
         replacements[dispatch.dispatch_attention_fn] = dispatch_for(selection, dispatch.dispatch_attention_fn)

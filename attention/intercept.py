@@ -1,8 +1,8 @@
-"""The way for code that cannot be followed: while a layer's forward runs, its attention calls are caught as they are made.
+"""For code that cannot be followed: while a layer's forward runs, its attention calls are caught as they are made.
 
-A function mode of PyTorch's, entered by a forward pre-hook and left by a hook that also runs after an exception. It belongs to
-the thread that entered it, so other models and other threads never see it; it slows every operator of the layer a little,
-which is why ``rebind`` is tried first.
+A function mode of PyTorch's, entered by a forward pre-hook and left by a hook that also runs after an exception. It
+belongs to the thread that entered it, so other models and other threads never see it; it slows every operator of the
+layer a little, which is why ``rebind`` is tried first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class _Catcher(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def intercept(module: torch.nn.Module, stand_in: Callable[..., Any], undo: Callable[[Callable[[], object]], object]) -> None:
+def intercept(
+    module: torch.nn.Module, stand_in: Callable[..., Any], undo: Callable[[Callable[[], object]], object]
+) -> None:
     """Catch the attention calls made under ``module``'s forward; inverses go to ``undo``."""
 
     def enter(_: torch.nn.Module, args: Any, kwargs: Any) -> None:
@@ -56,7 +58,7 @@ def _current() -> _Catcher | None:
 
 def _entered() -> _Catcher:
     catcher = _Catcher()
-    catcher.__enter__()
+    torch._C._push_on_torch_function_stack(catcher)
     return catcher
 
 

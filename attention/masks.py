@@ -1,7 +1,7 @@
 """Attention masks of every usual shape brought to one form, and what their contents allow.
 
-The form is None or a tensor broadcastable to (batch, heads, queries, keys) with four dimensions: boolean (True attends) or
-additive. Additive values at or below the lowest finite number of their type mean blocked, like minus infinity.
+The form is None or a tensor broadcastable to (batch, heads, queries, keys) with four dimensions: boolean (True attends)
+or additive. Additive values at or below the lowest finite number of their type mean blocked, like minus infinity.
 """
 
 from __future__ import annotations
@@ -53,14 +53,16 @@ def canonical(mask: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     if mask.ndim == 4 and all(have in (1, want) for have, want in zip(shape, sizes)):
         return _clean(mask)
     if len(readings) > 1 and batch * heads > 1:
-        raise BackendRefused(f"a mask of shape {shape} can be read as {' or '.join(readings)}. Give it four dimensions.")
+        raise BackendRefused(
+            f"a mask of shape {shape} can be read as {' or '.join(readings)}. Give it four dimensions."
+        )
     if not readings:
         raise BackendRefused(f"a mask of shape {shape} does not fit (batch, heads, queries, keys) = {sizes}.")
     return _clean(next(iter(readings.values())))
 
 
 def like_sdpa(mask: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    """Bring a mask to four dimensions as ``F.scaled_dot_product_attention`` broadcasts it: aligned at the last dimension."""
+    """Bring a mask to four dimensions as PyTorch's attention broadcasts it: aligned at the last dimension."""
     shape = (1,) * (4 - mask.ndim) + tuple(mask.shape)
     if len(shape) != 4 or not all(have in (1, want) for have, want in zip(shape, sizes)):
         raise BackendRefused(f"a mask of shape {tuple(mask.shape)} does not broadcast to {sizes}.")
@@ -72,18 +74,21 @@ def _clean(mask: torch.Tensor) -> torch.Tensor:
         return mask
     if not mask.is_floating_point():
         raise BackendRefused(f"a mask is boolean or floating point, not {str(mask.dtype).removeprefix('torch.')}.")
-    return _remembered(mask, "clean", _lowest_to_infinity)
+    cleaned: torch.Tensor = _remembered(mask, "clean", _lowest_to_infinity)
+    return cleaned
 
 
 def _lowest_to_infinity(mask: torch.Tensor) -> torch.Tensor:
     return mask.masked_fill(mask <= torch.finfo(mask.dtype).min, float("-inf"))
 
 
-def mask_kind(mask: torch.Tensor | None) -> Literal["none", "padding", "dense"]:
-    """ "padding" is a boolean mask of keys, the same for all heads and queries of a sample."""
+def mask_kind(mask: torch.Tensor | None) -> Literal["none", "padding", "boolean", "dense"]:
+    """What a kernel must take: "padding" is a boolean mask of keys for each sample, "dense" is additive."""
     if mask is None:
         return "none"
-    return "padding" if mask.dtype is torch.bool and mask.shape[1] == mask.shape[2] == 1 else "dense"
+    if mask.dtype is not torch.bool:
+        return "dense"
+    return "padding" if mask.shape[1] == mask.shape[2] == 1 else "boolean"
 
 
 def is_readable(tensor: torch.Tensor) -> bool:
@@ -98,22 +103,28 @@ def simplified(mask: torch.Tensor, sizes: Sizes) -> tuple[torch.Tensor | None, b
     if not is_readable(mask):
         return mask, False
     form = _remembered(mask, "form", lambda given: _form(given, sizes))
-    return (None, form == "causal") if form in ("empty", "causal") else (form if form is not None else mask, False)
+    if form is _CAUSAL:
+        return None, True
+    return (None if form is _OPEN else mask if form is None else form), False
 
 
-def _form(mask: torch.Tensor, sizes: Sizes) -> Any:
-    open_everywhere = mask if mask.dtype is torch.bool else mask == 0
-    if bool(open_everywhere.all()):
-        return "empty"
-    blocked_or_open = mask.dtype is torch.bool or bool(((mask == 0) | torch.isneginf(mask)).all())
-    if not blocked_or_open:
-        return None
+_OPEN, _CAUSAL = "open", "causal"
+
+
+def _form(mask: torch.Tensor, sizes: Sizes) -> torch.Tensor | str | None:
+    """``_OPEN``, ``_CAUSAL``, a smaller or boolean mask that means the same, or None when there is none."""
     boolean = mask if mask.dtype is torch.bool else mask == 0
+    if bool(boolean.all()):
+        return _OPEN
+    if mask.dtype is not torch.bool and not bool((boolean | torch.isneginf(mask)).all()):
+        return None
     lower = causal_part(sizes, mask.device)
     if mask.shape[2:] == lower.shape[2:] and bool((boolean == lower).all()):
-        return "causal"
+        return _CAUSAL
     first = boolean[:, :1, :1]
-    return first.clone() if bool((boolean == first).all()) else None
+    if bool((boolean == first).all()):
+        return first.clone()
+    return None if mask.dtype is torch.bool else boolean
 
 
 def causal_part(sizes: Sizes, device: torch.device) -> torch.Tensor:

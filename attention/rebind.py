@@ -1,9 +1,9 @@
 """Copies of a class's own methods that call another attention function; the class and its module stay as they are.
 
-A layer reaches attention through names: a global (``F.scaled_dot_product_attention``), a helper function, a closure, a table
-of functions. ``Rebinder`` follows those names through Python code and rebuilds just the functions on the way, with a private
-copy of the names they use. So one layer can be routed without touching ``torch.nn.functional``, the model's source module or
-any other model, and the compiler sees an ordinary function.
+A layer reaches attention through names: a global (``F.scaled_dot_product_attention``), a helper function, a closure, a
+table of functions. ``Rebinder`` follows those names through Python code and rebuilds just the functions on the way,
+with a private copy of the names they use. So one layer can be routed without touching ``torch.nn.functional``, the
+model's source module or any other model, and the compiler sees an ordinary function.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class Rebinder:
         self._targets = {id(original): (original, stand_in) for original, stand_in in replacements.items()}
         self._functions: dict[int, tuple[Any, Any]] = {}
         self._classes: dict[type, type | None] = {}
-        self._modules: dict[tuple[int, frozenset[str]], Any] = {}
+        self._modules: dict[tuple[int, frozenset[str]], types.ModuleType | None] = {}
         self.blind: set[type] = set()
         """Classes whose code mentions attention in a way that cannot be followed, such as an import inside a method."""
 
     def subclass(self, cls: type) -> type | None:
-        """A subclass of ``cls`` under the same name whose methods reach the stand-ins; None when no method reaches one."""
+        """A subclass of ``cls`` of the same name whose methods reach the stand-ins; None when no method reaches one."""
         if cls not in self._classes:
             self._classes[cls] = self._build(cls)
         return self._classes[cls]
 
     def value(self, value: Any) -> Any | None:
-        """What to use in place of ``value``: a stand-in, a rebuilt function or a table with some inside; None to keep it."""
+        """What to use in place of ``value``: a stand-in, a rebuilt function or table; None to keep it."""
         if id(value) in self._targets:
             return self._targets[id(value)][1]
         if isinstance(value, types.FunctionType):
@@ -118,10 +118,12 @@ class Rebinder:
             return None
         # Without __name__ the compiler guards on this dictionary instead of the source module's names.
         scope = {key: value for key, value in function.__globals__.items() if key != "__name__"} | changed
-        copy = types.FunctionType(function.__code__, scope, function.__name__, defaults or None, cells or function.__closure__)
+        copy = types.FunctionType(
+            function.__code__, scope, function.__name__, defaults or None, cells or function.__closure__
+        )
         copy.__kwdefaults__ = function.__kwdefaults__
         functools.update_wrapper(copy, function)
-        del copy.__wrapped__
+        del copy.__dict__["__wrapped__"]
         return copy
 
     def _closure(self, function: types.FunctionType) -> tuple[Any, ...] | None:

@@ -1,4 +1,4 @@
-"""What a routed layer calls instead: stand-ins for PyTorch's and diffusers' attention functions, with their signatures."""
+"""What a routed layer calls: stand-ins for PyTorch's and diffusers' attention functions, with their signatures."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def dispatch_for(selection: Selection, original: Callable[..., Any]) -> Callable
         if selection.name == "native" or (selection.name == "flex" and block_mask):
             own = AttentionBackendName.FLEX if block_mask else AttentionBackendName.NATIVE
             options = (dropout_p, is_causal, scale, enable_gqa, attention_kwargs)
-            return original(
-                query, key, value, attn_mask, *options, backend=own, parallel_config=parallel_config
-            )
+            return original(query, key, value, attn_mask, *options, backend=own, parallel_config=parallel_config)
         if block_mask:
-            raise BackendRefused(f"{selection.name}: the layer passes a {type(attn_mask).__name__}; only flex takes it.")
+            raise BackendRefused(
+                f"{selection.name}: the layer passes a {type(attn_mask).__name__}; only flex takes it."
+            )
         refuse_dropout(dropout_p)
         return_lse = _only_lse(selection.name, attention_kwargs, parallel_config)
         tensors = (query, key, value)
@@ -92,7 +92,11 @@ def _four_dimensional(query: Tensor, key: Tensor, value: Tensor, gqa: bool) -> t
     for tensor in (key, value):
         own = tensor.shape[-3:] if gqa else tensor.shape[-2:]
         tensors.append(tensor.expand(*shared, *own))
-    return tensors[0].reshape(_shape(query)), tensors[1].reshape(_shape(tensors[1])), tensors[2].reshape(_shape(tensors[2]))
+    return (
+        tensors[0].reshape(_shape(query)),
+        tensors[1].reshape(_shape(tensors[1])),
+        tensors[2].reshape(_shape(tensors[2])),
+    )
 
 
 def _shape(tensor: Tensor) -> tuple[int, ...]:
@@ -118,9 +122,13 @@ def _dispatched_mask(mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
 
 def _only_lse(name: str, options: Mapping[str, Any] | None, parallel: Any) -> bool:
     if parallel is not None:
-        raise BackendRefused(f"{name}: context parallelism is not routed. Reset the route or the parallel configuration.")
+        raise BackendRefused(
+            f"{name}: context parallelism is not routed. Reset the route or the parallel configuration."
+        )
     given = {key: value for key, value in (options or {}).items() if value is not None}
     return_lse = bool(given.pop("return_lse", False))
     if given:
-        raise BackendRefused(f"{name}: the layer passes {', '.join(given)}, which no backend here is given. Use native.")
+        raise BackendRefused(
+            f"{name}: the layer passes {', '.join(given)}, which no backend here is given. Use native."
+        )
     return return_lse

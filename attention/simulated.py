@@ -1,7 +1,7 @@
 """Attention on a device without data: one operator that carries the backend's name, charged by the simulator.
 
-The simulator (a torch device registered from Python) sees ``paretune::attention`` in its dispatch and takes memory and time
-from the catalogue entry; here are only its schema and shapes.
+The simulator (a torch device registered from Python) sees ``paretune::attention`` in its dispatch and takes memory and
+time from the catalogue entry; here are only its schema and shapes.
 """
 
 from __future__ import annotations
@@ -46,10 +46,8 @@ def _shape(
     return q.new_empty(*q.shape[:3], v.shape[3])
 
 
-def simulated(
-    backend: str, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, request: Request
-) -> Result:
-    """Ask the simulator for one call of ``backend``: q (B, S, H, D), k and v with their own heads; output (B, S, H, E)."""
+def simulated(backend: str, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, request: Request) -> Result:
+    """Ask the simulator for one call: q (B, S, H, D), k and v with their own number of heads; output (B, S, H, E)."""
     gqa = query.shape[2] != key.shape[2]
     output: torch.Tensor = torch.ops.paretune.attention(
         query, key, value, request.mask, backend, request.causal, request.scale, gqa

@@ -33,7 +33,7 @@ class _RunsHere:
         # AMD's devices call themselves cuda; only the device itself can tell, so apply() decides about them.
         devices = {"cuda" if device == "rocm" else device for device in entry.devices}
         if "any" not in devices and family not in devices:
-            yield f"{own}: {name} runs on {', '.join(entry.devices)}, not on {where.device_type}. Choose another backend."
+            yield f"{own}: {name} runs on {', '.join(entry.devices)}, not on {where.device_type}. Choose another."
         elif where.compute_capability is not None:
             sentence = outside_capabilities(entry.limits_for(family), where.compute_capability)
             if sentence:

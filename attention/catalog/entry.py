@@ -11,7 +11,7 @@ Capability = tuple[int, int]
 """NVIDIA's compute capability, such as (9, 0)."""
 
 Exactness = Literal["bit_equal", "rounding", "lossy"]
-MaskKind = Literal["none", "padding", "dense"]
+MaskKind = Literal["none", "padding", "boolean", "dense"]
 CausalKind = Literal["none", "square", "top_left"]
 
 
@@ -66,8 +66,9 @@ class HeadSizes:
 class Limits:
     """What the kernel really takes; anything else is refused before the call.
 
-    mask: "none", "padding" (boolean, one key mask per sample) or "dense" (boolean or additive, any broadcastable shape).
-    causal: "none", "square" (as many queries as keys only) or "top_left" (query i sees keys 0..i, whatever the lengths).
+    mask: "none", "padding" (boolean, one key mask per sample), "boolean" (of any shape) or "dense" (additive as well).
+    causal: "none", "square" (as many queries as keys only) or "top_left" (query i sees keys 0..i, whatever the
+    lengths).
     capabilities: inclusive ranges of compute capability; empty where the device has none.
     mask_capabilities: the ranges in which a mask (or float32) is possible, where they are narrower.
     """
@@ -108,9 +109,11 @@ class Entry:
     """One attention backend.
 
     name: diffusers' public name, so configurations carry over. library: who wrote the kernel.
-    adapter: ``module:function`` of ours that calls it. function: ``module:function`` of the library, imported on first use.
+    adapter: ``module:function`` of ours that calls it. function: ``module:function`` of the library, imported on first
+    use.
     layout: how the kernel wants its tensors ("B,S,H,D", "B,H,S,D" or "packed"); callers always use (B, S, H, D).
-    devices: torch device types; "any" for PyTorch's own. limits_on: limits for device types that differ from ``limits``.
+    devices: torch device types; "any" for PyTorch's own. limits_on: limits for device types that differ from
+    ``limits``.
     exactness: "bit_equal" to an untouched model, "rounding" (exact softmax, other rounding) or "lossy" (quantised).
     """
 

@@ -13,7 +13,10 @@ _HALF = ("float16", "bfloat16")
 
 KERNELS = Package(distribution="kernels", module="kernels", minimum="0.12", install="pip install 'kernels>=0.12'")
 _FA2 = Package(
-    distribution="flash-attn", module="flash_attn", minimum="2.6.3", install="pip install flash-attn --no-build-isolation"
+    distribution="flash-attn",
+    module="flash_attn",
+    minimum="2.6.3",
+    install="pip install flash-attn --no-build-isolation",
 )
 _FA3 = Package(
     distribution="flash_attn_3",

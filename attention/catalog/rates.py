@@ -1,8 +1,8 @@
 """How fast each family of attention kernels runs, read from published kernel charts; ratios hold within one chart only.
 
 Charts: the SageAttention README ("sage", forward, non-causal; its own rows leave out quantising q, k and v) and
-FlashAttention's assets/flash3_fp16_fwd.png ("flash", read off the chart). Rates are TFLOP/s at the longest sequence charted and
-at 1024 tokens. A family is placed on a card by its ratio to FlashAttention-2 in the same chart.
+FlashAttention's assets/flash3_fp16_fwd.png ("flash", read off the chart). Rates are TFLOP/s at the longest sequence
+charted and at 1024 tokens. A family is placed on a card by its ratio to FlashAttention-2 in the same chart.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHORT = 1024
 
 @dataclass(frozen=True)
 class Charted:
-    """One curve of a chart: TFLOP/s of ``family`` at long sequences and at 1024 tokens; ``rows`` are published row ids."""
+    """One curve of a chart: TFLOP/s of a family at long sequences and 1024 tokens; ``rows`` are published row ids."""
 
     family: str
     compute_capability: Capability
@@ -112,6 +112,9 @@ def share(family: str, *, compute_capability: Capability, head_size: int, sequen
         raise ValueError(f"no chart describes attention family {family!r}.")
     curve, base, anchor = _curves(known, compute_capability, head_size)
     relative = curve.long_tflops / base.long_tflops
+    if curve.compute_capability[0] != compute_capability[0] and not known.startswith("sage"):
+        # A generation's own instructions do not carry over, and half precision cannot pass the card's rate.
+        relative = min(relative, 1.0)
     value = relative * anchor.long_tflops / _PEAK_TFLOPS[anchor.compute_capability]
     charted = known == family and curve.compute_capability == compute_capability
     return Share(

@@ -14,7 +14,7 @@ _PACKAGE = Package(
     distribution="sageattention",
     module="sageattention",
     minimum="2.1.1",
-    install="build SageAttention 2 from github.com/thu-ml/SageAttention (the package index only has 1.x), or use sage_hub",
+    install="build SageAttention 2 from github.com/thu-ml/SageAttention (PyPI has only 1.x), or use sage_hub",
 )
 _SM8 = (((8, 0), (8, 0)), ((8, 6), (8, 6)), ((8, 9), (8, 9)), ((9, 0), (9, 0)))
 _SM12 = (((12, 0), (12, 1)),)

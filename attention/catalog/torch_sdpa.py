@@ -138,7 +138,7 @@ ENTRIES = (
         function="torch_npu:npu_fusion_attention",
         layout="B,S,H,D",
         devices=("npu",),
-        limits=Limits(dtypes=_HALF, mask="dense", causal="square", gqa=False),
+        limits=Limits(dtypes=_HALF, mask="boolean", causal="top_left", gqa=False),
         exactness="rounding",
         cost=Cost(family="fa2"),
         packages=(Package(distribution="torch_npu", module="torch_npu", install="pip install torch_npu"),),
@@ -155,7 +155,9 @@ ENTRIES = (
         exactness="rounding",
         cost=Cost(family="fa2"),
         packages=(
-            Package(distribution="torch_xla", module="torch_xla", minimum="2.2", install="pip install 'torch_xla[tpu]'"),
+            Package(
+                distribution="torch_xla", module="torch_xla", minimum="2.2", install="pip install 'torch_xla[tpu]'"
+            ),
             Package(distribution="jax", module="jax", install="pip install 'jax[tpu]'"),
         ),
     ),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from paretune.attention.kernels.request import Request, Result
-from paretune.attention.masks import attended, with_causal
+from paretune.attention.masks import with_causal
 
 __all__ = ["npu", "xla"]
 
@@ -21,8 +21,8 @@ def npu(function: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor,
     mask = request.mask
     if request.causal:
         everything = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=query.device)
-        mask = with_causal(everything if mask is None else attended(mask), sizes)
-    blocked = None if mask is None else ~attended(mask).expand(sizes[0], 1 if mask.shape[1] == 1 else sizes[1], *sizes[2:])
+        mask = with_causal(everything if mask is None else mask, sizes)
+    blocked = None if mask is None else ~mask.expand(sizes[0], 1 if mask.shape[1] == 1 else sizes[1], *sizes[2:])
     result = function(
         query.contiguous(),
         key.contiguous(),

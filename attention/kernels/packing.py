@@ -63,7 +63,7 @@ def pack(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Pack
 
 
 def unpack(packed: Packed, output: Tensor | None, lse: Tensor | None, request: Request) -> Result:
-    """(B, S, H, E) from packed rows (T, H, E), and (B, H, S) from (H, T); zeros and minus infinity for empty samples."""
+    """(B, S, H, E) from packed rows (T, H, E), (B, H, S) from (H, T); zeros and minus infinity for empty samples."""
     batch, queries, heads, size = packed.shape
     full = packed.query.new_zeros(packed.shape)
     full_lse = packed.query.new_full((batch, heads, queries), float("-inf"), dtype=torch.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -18,15 +19,16 @@ Function = Callable[..., Any]
 
 def sage(function: Function, query: Tensor, key: Tensor, value: Tensor, request: Request) -> Result:
     """``sageattn`` in its "NHD" layout, which is (B, S, H, D); the log-sum-exp is (B, H, S) float32."""
-    result = function(
-        query.contiguous(),
-        key.contiguous(),
-        value.contiguous(),
-        tensor_layout="NHD",
-        is_causal=request.causal,
-        sm_scale=request.scale,
-        return_lse=request.return_lse,
-    )
+    with _on_device(query):
+        result = function(
+            query.contiguous(),
+            key.contiguous(),
+            value.contiguous(),
+            tensor_layout="NHD",
+            is_causal=request.causal,
+            sm_scale=request.scale,
+            return_lse=request.return_lse,
+        )
     return (result[0], result[1].float()) if request.return_lse else (result, None)
 
 
@@ -40,17 +42,18 @@ def varlen(function: Function, query: Tensor, key: Tensor, value: Tensor, reques
     packed = pack(query, key, value, request.mask)
     if packed.is_empty:
         return unpack(packed, None, None, request)
-    output = function(
-        packed.query,
-        packed.key,
-        packed.value,
-        packed.starts_query,
-        packed.starts_key,
-        packed.longest_query,
-        packed.longest_key,
-        is_causal=request.causal,
-        sm_scale=request.scale,
-    )
+    with _on_device(query):
+        output = function(
+            packed.query,
+            packed.key,
+            packed.value,
+            packed.starts_query,
+            packed.starts_key,
+            packed.longest_query,
+            packed.longest_key,
+            is_causal=request.causal,
+            sm_scale=request.scale,
+        )
     return unpack(packed, output, None, request)
 
 
@@ -60,3 +63,8 @@ def blackwell(function: Function, query: Tensor, key: Tensor, value: Tensor, req
     heads_first[1] = heads_first[1].clone()
     output: Tensor = function(*heads_first, is_causal=request.causal)
     return output.transpose(1, 2), None
+
+
+def _on_device(tensor: Tensor) -> AbstractContextManager[Any]:
+    """The library makes the tensor's device current and leaves it so; this puts the old one back."""
+    return torch.cuda.device(tensor.device) if tensor.device.type == "cuda" else nullcontext()

@@ -18,7 +18,7 @@ Tensor = torch.Tensor
 
 
 def native(sdpa: Sdpa, query: Tensor, key: Tensor, value: Tensor, request: Request) -> Result:
-    """Whatever kernel PyTorch chooses; grouped heads with a mask are spread first on a GPU, where no fused kernel takes both."""
+    """Whatever kernel PyTorch chooses; on a GPU no fused kernel takes grouped heads and a mask, so heads are spread."""
     if request.return_lse:
         fused = query.device.type == "cpu" and value.shape[-1] == query.shape[-1]
         return _flash_cpu(query, key, value, request) if fused else math(sdpa, query, key, value, request)
@@ -79,7 +79,7 @@ def _sizes(query: Tensor, key: Tensor) -> tuple[int, int, int, int]:
 
 
 def _mask(query: Tensor, key: Tensor, request: Request) -> Tensor | None:
-    """One mask instead of mask and causal; additive masks in the query's type, the only one every kernel reads right."""
+    """One mask instead of mask and causal; additive in the query's type, the only one every kernel reads right."""
     if request.mask is None:
         return None
     mask = with_causal(request.mask, _sizes(query, key)) if request.causal else request.mask

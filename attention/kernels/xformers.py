@@ -17,9 +17,13 @@ Tensor = torch.Tensor
 
 
 def xformers(function: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, request: Request) -> Result:
-    """``memory_efficient_attention`` on (B, S, H, D); grouped heads have been spread before, so a mask fits every head."""
+    """``memory_efficient_attention`` on (B, S, H, D); grouped heads were spread before, so a mask fits every head."""
     output: Tensor = function(
-        query.contiguous(), key.contiguous(), value.contiguous(), attn_bias=_bias(query, key, request), scale=request.scale
+        query.contiguous(),
+        key.contiguous(),
+        value.contiguous(),
+        attn_bias=_bias(query, key, request),
+        scale=request.scale,
     )
     return output, None
 
