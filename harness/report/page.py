@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from paretune.harness.records import Record
-from paretune.harness.report.columns import COLUMNS, Column
 from paretune.harness.report.sections import section
 from paretune.harness.report.table import group
 from paretune.harness.report.techniques_table import TITLES
@@ -17,7 +16,6 @@ from paretune.harness.spec import Budget
 __all__ = ["page", "write_page"]
 
 _FOLDER = Path(__file__).parent
-_SHOWN: Sequence[Column] = COLUMNS
 
 
 def page(records: Iterable[Record], *, budget: Budget | int | str | None = None, title: str = "paretune report") -> str:
@@ -32,12 +30,11 @@ def page(records: Iterable[Record], *, budget: Budget | int | str | None = None,
     listed = list(records)
     loader = jinja2.FileSystemLoader(_FOLDER)
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
-    sections: list[Mapping[str, Any]] = [asdict(section(members, _SHOWN, budget=budget)) for members in group(listed)]
+    sections: list[Mapping[str, Any]] = [asdict(section(members, budget=budget)) for members in group(listed)]
     return environment.get_template("page.html.j2").render(
         title=title,
         num_records=len(listed),
         sections=[_marked(found) for found in sections],
-        columns=_SHOWN,
         technique_titles=TITLES,
         style=Markup((_FOLDER / "page.css").read_text(encoding="utf-8")),
         script=Markup((_FOLDER / "page.js").read_text(encoding="utf-8")),

@@ -9,7 +9,7 @@ from typing import Any
 
 from paretune.harness.records import Kind, Record
 from paretune.harness.report.caption import caption, headline, workload_text
-from paretune.harness.report.columns import Column
+from paretune.harness.report.columns import COLUMNS, Column
 from paretune.harness.report.drawings import pareto_drawing, phases_drawing, stages_drawing, timeline_drawing
 from paretune.harness.report.ladder import Rung, rungs
 from paretune.harness.report.overruns import budget_of
@@ -32,6 +32,7 @@ class Section:
     kind: str
     caption: str
     headline: str
+    columns: tuple[Column, ...]
     rows: tuple[Mapping[str, Any], ...]
     techniques: tuple[tuple[str, ...], ...]
     ladder: tuple[Mapping[str, str], ...]
@@ -44,17 +45,17 @@ class Section:
     environment: tuple[tuple[str, str], ...]
 
 
-def section(
-    records: Sequence[Record], columns: Sequence[Column], *, budget: Budget | int | str | None = None
-) -> Section:
+def section(records: Sequence[Record], *, budget: Budget | int | str | None = None) -> Section:
     """Everything about the records of one question and kind. Raises ``MixedRecords`` for others."""
     made, allowed = rows(records, budget=budget), budget_of(budget)
+    columns = tuple(column for column in COLUMNS if _is_known(column, made))
     budgets = () if allowed.device_memory is None else (allowed.device_memory,)
     return Section(
         workload=workload_text(made[0].record.workload),
         kind=_kind(records),
         caption=caption(made),
         headline=headline(made, budget=budget),
+        columns=columns,
         rows=tuple(_line(row, columns) for row in made),
         techniques=tuple(technique_cells(technique) for technique in techniques(records)),
         ladder=tuple(map(_rung, rungs(records))) if any(row.needed_bytes for row in made) else (),
@@ -66,6 +67,10 @@ def section(
         method=tuple(_method(made)),
         environment=tuple(_flat(_newest_environment(records))),
     )
+
+
+def _is_known(column: Column, made: Sequence[Row]) -> bool:
+    return any(column.text(getattr(row, column.name)) not in ("", "-") for row in made)
 
 
 def _kind(records: Sequence[Record]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from paretune.harness.records import Record
 from paretune.harness.report.settings import settings_of
 from paretune.harness.report.table import Row, rows
+from paretune.strategies.errors import PlanError
 
 __all__ = ["Technique", "techniques"]
 
@@ -44,7 +45,11 @@ def techniques(records: Iterable[Record]) -> tuple[Technique, ...]:
 
 def _texts(plan: str) -> list[str]:
     made = []
-    for setting in settings_of(plan):
+    try:
+        settings = settings_of(plan)
+    except PlanError:  # recorded by hand or by another tool: it stays whole, like a single setting
+        return [plan]
+    for setting in settings:
         arguments = ",".join(f"{name}={value}" for name, value in setting.arguments.items())
         made.append(f"{setting.place}({arguments})" if arguments else setting.place)
     return made
