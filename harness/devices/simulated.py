@@ -180,7 +180,7 @@ class _SimulatedSession(Session):
         self._step_times = []
         self._call_began_s = self.now_s()
         self._operators_before = self._machine.num_operators
-        self._machine.traffic.reset()
+        self._machine.start_call()
 
     def step(self) -> None:
         self._step_times.append(max(card.default.ready_s for card in self._machine.cards))
@@ -196,6 +196,7 @@ class _SimulatedSession(Session):
         return {
             "num_operators": self._machine.num_operators - self._operators_before,
             "num_allocations": sum(card.num_allocations for card in self._machine.cards),
+            "num_replayed_calls": self._simulation.replay.num_replayed,
             "num_alloc_retries": sum(card.allocator.num_retries for card in self._machine.cards),
         }
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 __all__ = ["Context", "Label", "Ledger", "Peak"]
 
 Label = tuple[str, str]
+
+
+REPEATED: Label = ("", "repeated")
+"""Bytes of a repeated stretch beyond the last full picture."""
 
 
 class Context(Protocol):
@@ -34,12 +38,13 @@ class Peak:
 class Ledger:
     """Counts bytes; a label is (component, kind). The picture of the peak is taken just before the next release."""
 
-    __slots__ = ("_context", "_fresh", "_operator", "by_label", "now_bytes", "peak", "peak_bytes", "phase", "phase_peaks")
+    __slots__ = ("_context", "_fresh", "_operator", "by_label", "now_bytes", "peak", "peak_bytes", "phase", "phase_peaks", "window_peak_bytes")
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self.now_bytes = 0
         self.peak_bytes = 0
+        self.window_peak_bytes = 0
         self.by_label: dict[Label, int] = {}
         self.peak = Peak(total_bytes=0, operator="", module="", by_label={})
         self.phase = "load"
@@ -56,6 +61,17 @@ class Ledger:
             self._fresh = True
             context = self._context
             self._operator = (context.operator, context.module)
+        if now > self.window_peak_bytes:
+            self.window_peak_bytes = now
+
+    def touch(self, total_bytes: int) -> None:
+        """Note that the bytes rose to `total_bytes` and fell again, in a stretch that was repeated without being run."""
+        if total_bytes > self.peak_bytes:
+            self._take_picture()
+            more = total_bytes - sum(self.peak.by_label.values())
+            alive = {**self.peak.by_label, REPEATED: self.peak.by_label.get(REPEATED, 0) + more}
+            self.peak_bytes = total_bytes
+            self.peak = replace(self.peak, total_bytes=total_bytes, by_label=alive)
 
     def remove(self, size_bytes: int, label: Label) -> None:
         """Count bytes that died."""

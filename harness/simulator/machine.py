@@ -147,6 +147,7 @@ class Machine:
         self.module: object = None
         self.component = ""
         self.host_s = 0.0
+        self.call_began_s = 0.0
         self.traffic = Traffic()
         self.num_operators = 0
         self.plans: dict[Any, Any] = {}
@@ -200,6 +201,15 @@ class Machine:
             return ""
         entry = self._names.get(id(module))
         return entry[1] if entry else type(module).__name__
+
+    def ledgers(self) -> list[Ledger]:
+        """All ledgers: the cards', host memory, pinned memory."""
+        return [*(card.ledger for card in self.cards), self.host_memory.total, self.host_memory.pinned]
+
+    def start_call(self) -> None:
+        """Counts of traffic and waits start anew."""
+        self.call_began_s = self.host_s
+        self.traffic.reset()
 
     def begin_phase(self, phase: str) -> None:
         """Start a phase in every ledger."""

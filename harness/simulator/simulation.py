@@ -13,6 +13,7 @@ from paretune.harness.simulator.machine import Machine
 from paretune.harness.simulator.modules import ModuleTracker
 from paretune.harness.simulator.kernels import ShallowCopies, register_kernels
 from paretune.harness.simulator.registration import activate, register
+from paretune.harness.simulator.replay import Replay
 from paretune.harness.simulator.sheets import GpuSheet, HostSheet, load_gpu, load_host
 
 __all__ = ["Simulation"]
@@ -55,11 +56,12 @@ class Simulation:
         host_sheet = load_host(host) if isinstance(host, str) else host
         memory = sheet.memory_bytes if memory_bytes is None else memory_bytes
         self.machine = Machine(sheet, host_sheet, memory_bytes=memory, num_devices=num_devices, options=options or {})
+        self.replay = Replay(self.machine)
         self._modes: list[Any] = []
 
     def __enter__(self) -> Simulation:
         activate(self.machine)
-        self._modes = [ModuleTracker(self.machine), ShallowCopies(), _Dispatch()]
+        self._modes = [ModuleTracker(self.machine), ShallowCopies(), self.replay, _Dispatch()]
         for mode in self._modes:
             mode.__enter__()
         return self

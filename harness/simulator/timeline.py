@@ -90,4 +90,5 @@ def _on_engine(card: SimulatedCard, engine: str, transfer_s: float) -> float:
 
 def _count_stall(card: SimulatedCard, idle_since: float, start: float) -> None:
     """Computing waited; count the part of the wait in which the engine towards the device had work."""
-    card.machine.traffic.stall_s += max(min(start, card.h2d_free_s) - idle_since, 0.0)
+    machine = card.machine
+    machine.traffic.stall_s += max(min(start, card.h2d_free_s) - max(idle_since, machine.call_began_s), 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 __all__ = ["Traffic"]
@@ -30,6 +30,23 @@ class Traffic:
         """Start a new call."""
         for item in fields(self):
             setattr(self, item.name, type(getattr(self, item.name))())
+
+    def copy(self) -> Traffic:
+        """The sums so far."""
+        return replace(self)
+
+    def minus(self, earlier: Traffic) -> Traffic:
+        """What was added since `earlier`."""
+        return Traffic(**{item.name: getattr(self, item.name) - getattr(earlier, item.name) for item in fields(self)})
+
+    def add(self, more: Traffic) -> None:
+        """Add what a repeated stretch adds."""
+        for item in fields(self):
+            setattr(self, item.name, getattr(self, item.name) + getattr(more, item.name))
+
+    def copied(self) -> tuple[int, ...]:
+        """The counts that must agree before two stretches are the same."""
+        return (self.h2d_bytes, self.d2h_bytes, self.peer_bytes, self.disk_read_bytes, self.num_copies, self.num_kernels)
 
     def summary(self, elapsed_s: float) -> dict[str, Any]:
         """JSON values, with shares of the elapsed time and of the copy time."""
