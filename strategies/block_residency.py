@@ -22,13 +22,14 @@ _SAME = "both would move the same weights"
 
 @dataclass(frozen=True, kw_only=True)
 class BlockResidency(ComponentStrategy):
-    """Between all resident and all offloaded: memory that is left over holds blocks, and only the rest crosses the link.
+    """Between all resident and all offloaded: memory that is left over holds blocks, and only the rest crosses the
+    link.
 
-    Blocks that stay are given by number or by bytes, and are the first ones or spread evenly, so that the time of a copy
-    is hidden behind the computation of the resident blocks before it. The others come with one contiguous copy each from
-    page-locked memory (up to ``max_pinned_bytes``; what lies beyond passes through small page-locked buffers),
-    ``look_ahead`` blocks ahead of need. With ``model_offload`` in the plan resident blocks leave when another component
-    has its turn.
+    Blocks that stay are given by number or by bytes, and are the first ones or spread evenly, so that the time of a
+    copy is hidden behind the computation of the resident blocks before it. The others come with one contiguous copy
+    each from page-locked memory (up to ``max_pinned_bytes``; what lies beyond passes through small page-locked
+    buffers), ``look_ahead`` blocks ahead of need. With ``model_offload`` in the plan resident blocks leave when
+    another component has its turn.
 
     Raises ``Unsupported`` for a model without repeated blocks, or with fewer than are to stay.
     """

@@ -26,11 +26,11 @@ _BESIDE = "the next group is copied beside computation"
 class GroupOffload(ComponentStrategy):
     """Groups of a component's weights come to the device one after another (diffusers' group offload).
 
-    ``block_level`` moves repeated blocks, several at once if asked; ``leaf_level`` the smallest modules that hold weights.
-    With ``use_stream`` the next group is copied while the current one computes, from page-locked memory: all of it is
-    locked beforehand, or with ``low_cpu_mem_usage`` only what is being sent. ``offload_to_disk_path`` keeps the weights
-    in a file of its own there. Without a component in the plan it works on every component; ``exclude`` names components
-    or modules in them that stay on the device.
+    ``block_level`` moves repeated blocks, several at once if asked; ``leaf_level`` the smallest modules that hold
+    weights. With ``use_stream`` the next group is copied while the current one computes, from page-locked memory: all
+    of it is locked beforehand, or with ``low_cpu_mem_usage`` only what is being sent. ``offload_to_disk_path`` keeps
+    the weights in a file of its own there. Without a component in the plan it works on every component; ``exclude``
+    names components or modules in them that stay on the device.
 
     Raises ``Unsupported`` if ``exclude`` names nothing, or the component has no weights to move.
     """
@@ -44,8 +44,8 @@ class GroupOffload(ComponentStrategy):
         Excludes(other="device_map", because=_SAME),
         Forbids(
             when=lambda s: s.use_stream and s.level == "block_level" and s.num_blocks_per_group != 1,
-            because="with a stream the next group is copied ahead, so two groups are on the device and larger ones only "
-            "cost memory. Write num_blocks_per_group=1, or leave the stream out",
+            because="with a stream the next group is copied ahead, so two groups are on the device and larger ones "
+            "only cost memory. Write num_blocks_per_group=1, or leave the stream out",
         ),
         Needs(capability="streams", because=_BESIDE, when=lambda s: s.use_stream),
     )

@@ -23,9 +23,9 @@ class ModelOffload(PipelineStrategy):
     """One component at a time is on the device (diffusers' model offload).
 
     A component comes when it is called, or one of its methods is, and stays while it is called again; it leaves when
-    another component starts or when the pipeline's own call returns or raises. A component that is applied alone, outside
-    of a pipeline, leaves when its call returns. The host keeps its copy, so nothing is copied back. Components that
-    another setting places take turns with the rest.
+    another component starts or when the pipeline's own call returns or raises. A component that is applied alone,
+    outside of a pipeline, leaves when its call returns. The host keeps its copy, so nothing is copied back. Components
+    that another setting places take turns with the rest.
     """
 
     places_weights: ClassVar[bool] = True

@@ -20,7 +20,8 @@ _SAME = "both would move the same weights"
 
 @dataclass(frozen=True, kw_only=True)
 class SequentialOffload(PipelineStrategy):
-    """The least memory and the slowest: every leaf of every component comes and goes by itself (diffusers' CPU offload).
+    """The least memory and the slowest: every leaf of every component comes and goes by itself (diffusers' CPU
+    offload).
 
     Copies are made when a leaf is called and finish before it computes; ``group_offload(level=leaf_level,
     use_stream=true)`` hides them behind computation. The components are never moved to the device whole.

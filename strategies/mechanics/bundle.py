@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import nn
 
 from paretune.strategies.mechanics.cells import Cell, aligned, version_of
 from paretune.strategies.mechanics.link import Link, Transit, outside_autograd
@@ -13,6 +14,7 @@ from paretune.strategies.mechanics.staging import Staging
 __all__ = ["Bundle"]
 
 _HOST = torch.device("cpu")
+_SMALL_BYTES = 4096
 
 
 class Bundle:
@@ -23,14 +25,18 @@ class Bundle:
     """
 
     def __init__(self, cells: Sequence[Cell]) -> None:
-        self.cells = tuple(cells)
-        self.offsets_bytes: list[int] = []
+        self._small = tuple(cell for cell in cells if _goes_by_itself(cell))
+        self._large = tuple(cell for cell in cells if not _goes_by_itself(cell))
+        self.cells = (*self._large, *self._small)
+        self._offsets_bytes: list[int] = []
         total = 0
-        for cell in cells:
-            self.offsets_bytes.append(total)
+        for cell in self._large:
+            self._offsets_bytes.append(total)
             total = aligned(total + cell.num_bytes)
         self.num_bytes = total
+        """Bytes of the contiguous copy; small buffers, which are copied by themselves, not counted."""
         self._sources: list[tuple[int, torch.Tensor]] = []
+        self._small_sources: list[torch.Tensor] = []
         self._host_views: list[list[torch.Tensor]] = []
         self._transit: Transit | None = None
         self._versions: list[int] = []
@@ -46,33 +52,29 @@ class Bundle:
     def keep_on_host(self, flat: torch.Tensor | None) -> None:
         """Move the cells' bytes into ``flat``, or leave them where they are if that is the host."""
         with outside_autograd():
-            for cell, offset in zip(self.cells, self.offsets_bytes):
-                raw = cell.raw()
-                if flat is not None:
-                    piece = flat[offset : offset + cell.num_bytes]
-                    piece.copy_(raw)
-                    self._keep(cell, piece, offset)
-                elif raw.device.type == "cpu":
-                    self._sources.append((offset, raw))
-                    self._host_views.append(list(cell.originals))
-                else:
-                    self._keep(cell, raw.to(_HOST), offset)
-        if flat is not None and self.cells:
+            for cell, offset in zip(self._large, self._offsets_bytes):
+                self._sources.append((offset, self._keep(cell, flat, offset)))
+            self._small_sources = [self._keep(cell, None, 0) for cell in self._small]
+        if flat is not None and self._large:
             self._sources = [(0, flat)]
             self._is_pinned = flat.is_pinned()
 
-    def _keep(self, cell: Cell, piece: torch.Tensor, offset_bytes: int) -> None:
+    def _keep(self, cell: Cell, flat: torch.Tensor | None, offset_bytes: int) -> torch.Tensor:
+        raw = cell.raw()
+        if flat is None and raw.device.type == "cpu":
+            self._host_views.append(list(cell.originals))
+            return raw
+        piece = raw.to(_HOST) if flat is None else flat[offset_bytes : offset_bytes + cell.num_bytes].copy_(raw)
         views = cell.views(piece, 0)
-        self._sources.append((offset_bytes, piece))
         self._host_views.append(views)
-        cell.originals = tuple(views)
-        cell.is_moved = True
+        cell.originals, cell.is_moved = tuple(views), True
         cell.show(views)
+        return piece
 
     def fetch(self, link: Link, staging: Staging | None, *, is_passing: bool) -> None:
         """One more unit wants the bytes on the device; the first one starts the copy."""
         self._num_fetched += 1
-        if self._num_fetched == 1 and self.num_bytes:
+        if self._num_fetched == 1 and self.cells:
             try:
                 self._transit = self._send(link, None if self._is_pinned else staging, is_passing)
             except BaseException:
@@ -80,11 +82,10 @@ class Bundle:
                 raise
 
     def _send(self, link: Link, staging: Staging | None, is_passing: bool) -> Transit:
-        if staging is None:
-            return link.fetch(self.num_bytes, self._sources, is_passing=is_passing)
-        gathered = staging.gather(self.num_bytes, self._sources)
-        transit = link.fetch(self.num_bytes, gathered, is_passing=is_passing)
-        staging.sent(transit)
+        sources = staging.gather(self.num_bytes, self._sources) if staging else self._sources
+        transit = link.fetch(self.num_bytes, sources, small=self._small_sources, is_passing=is_passing)
+        if staging:
+            staging.sent(transit)
         return transit
 
     def show(self, link: Link) -> None:
@@ -93,8 +94,10 @@ class Bundle:
         if self._num_shown == 1 and self._transit is not None:
             with outside_autograd():
                 link.arrive(self._transit)
-                for cell, offset in zip(self.cells, self.offsets_bytes):
+                for cell, offset in zip(self._large, self._offsets_bytes):
                     cell.show(cell.views(self._transit.buffer, offset))
+                for cell, piece in zip(self._small, self._transit.small):
+                    cell.show(cell.views(piece, 0))
             self._versions = [version_of(look.tensor) for cell in self.cells for look in cell.looks]
 
     def hide(self, link: Link, *, write_back: bool = False) -> None:
@@ -138,3 +141,9 @@ class Bundle:
             for look, view in zip(cell.looks, views):
                 if next(versions) != version_of(look.tensor) or everything:
                     view.copy_(look.tensor.data)
+
+
+def _goes_by_itself(cell: Cell) -> bool:
+    """Small buffers hold flags, counts and indices whose values a model may ask for; there are few of them."""
+    is_buffer = not any(isinstance(look.tensor, nn.Parameter) for look in cell.looks)
+    return is_buffer and cell.num_bytes <= _SMALL_BYTES

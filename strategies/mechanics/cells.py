@@ -76,9 +76,9 @@ class Look:
 class Cell:
     """A stretch of one storage and every tensor object that looks into it.
 
-    num_bytes: its length. home: the device it was found on. looks: the tensor objects; a parameter that is registered in
-    several modules is one object, two views of one storage are two. originals: the tensors as they were found. is_moved:
-    whether the bytes have left the storage they were found in.
+    num_bytes: its length. home: the device it was found on. looks: the tensor objects; a parameter that is registered
+    in several modules is one object, two views of one storage are two. originals: the tensors as they were found.
+    is_moved: whether the bytes have left the storage they were found in.
     """
 
     looks: tuple[Look, ...]
@@ -154,8 +154,8 @@ def _cell(tensors: list[torch.Tensor]) -> Cell:
 def _extent_bytes(tensor: torch.Tensor) -> tuple[int, int]:
     """First byte a tensor can see in its storage and the one behind the last; strides are never negative in torch."""
     item = tensor.element_size()
-    first = tensor.storage_offset() * item
+    first = int(tensor.storage_offset()) * item
     if tensor.numel() == 0:
         return first, first
-    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    reach = sum((int(size) - 1) * int(stride) for size, stride in zip(tensor.shape, tensor.stride()))
     return first, first + (reach + 1) * item

@@ -16,7 +16,7 @@ from paretune.strategies.base import Undo
 from paretune.strategies.mechanics.cells import owners_of
 from paretune.strategies.mechanics.residency import Residency
 
-__all__ = ["bracketed", "public_methods", "watch"]
+__all__ = ["bracketed", "public_methods", "subclass_of", "watch"]
 
 
 def watch(residency: Residency, undo: Undo) -> None:
@@ -58,10 +58,17 @@ def _reclass(residency: Residency, module: nn.Module, classes: dict[tuple[type, 
         members = _members_of_owner(residency, original)
         if module is residency.component:
             members |= _members_of_component(residency, original)
-        names = {"__module__": original.__module__, "__qualname__": original.__qualname__}
-        classes[key] = type(original)(original.__name__, (original,), {**members, **names})
+        classes[key] = subclass_of(original, members)
     module.__class__ = classes[key]
     undo(lambda: setattr(module, "__class__", original))
+
+
+def subclass_of(original: type, members: dict[str, Any]) -> type:
+    """A class that says it is ``original`` and has these members on top."""
+    names = {"__module__": original.__module__, "__qualname__": original.__qualname__}
+    metaclass: Any = type(original)
+    made: type = metaclass(original.__name__, (original,), {**members, **names})
+    return made
 
 
 def _members_of_owner(residency: Residency, original: type[nn.Module]) -> dict[str, Any]:
@@ -73,7 +80,8 @@ def _members_of_owner(residency: Residency, original: type[nn.Module]) -> dict[s
 
     def _apply(self: nn.Module, fn: Any, recurse: bool = True) -> nn.Module:
         with residency.changing():
-            return original._apply(self, _without_moving(residency, self, fn), recurse)
+            changed: nn.Module = original._apply(self, _without_moving(residency, self, fn), recurse)  # type: ignore[no-untyped-call]
+        return changed
 
     return {"__getattr__": __getattr__, "_apply": _apply}
 

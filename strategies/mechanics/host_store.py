@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -12,17 +13,20 @@ import torch
 from paretune.strategies.mechanics.cells import aligned
 from paretune.strategies.mechanics.packing import pack
 
-__all__ = ["DiskStore", "FoundStore", "HostStore", "PinnedStore"]
+__all__ = ["DiskStore", "FoundStore", "HostStore", "Kept", "PinnedStore"]
+
+
+Kept = list[tuple[int, torch.Tensor | None]]
+"""Which size a buffer is for, and the buffer (1-D bytes), or ``None`` where the bytes stay in their tensors."""
 
 
 class HostStore:
-    """Gives flat host buffers, one a bundle, or ``None`` where the bytes stay in the tensors they were found in."""
+    """Gives flat host buffers, one a bundle. pins_resident: whether weights that stay on the device get one too."""
 
     pins_resident = True
-    """Whether weights that stay on the device are worth a buffer too."""
 
-    def flats(self, sizes_bytes: Sequence[int]) -> list[torch.Tensor | None]:
-        """A 1-D byte buffer for each size, or ``None``; a size of 0 needs none."""
+    def buffers(self, sizes_bytes: Sequence[int]) -> Iterator[Kept]:
+        """Buffers for every size, some at a time: filled before asking on, they never hold all weights twice."""
         raise NotImplementedError
 
     @property
@@ -35,17 +39,18 @@ class HostStore:
 
 
 class FoundStore(HostStore):
-    """Weights stay in the very tensors they were found in: no copy is made, memory maps of checkpoint files stay mapped."""
+    """Weights stay in the very tensors they were found in: no copy is made, mapped checkpoint files stay mapped."""
 
-    def flats(self, sizes_bytes: Sequence[int]) -> list[torch.Tensor | None]:
-        return [None] * len(sizes_bytes)
+    def buffers(self, sizes_bytes: Sequence[int]) -> Iterator[Kept]:
+        yield [(index, None) for index in range(len(sizes_bytes))]
 
 
 class PinnedStore(HostStore):
     """Flat page-locked buffers up to ``budget_bytes``; what lies beyond it stays pageable, first come first pinned.
 
     PyTorch rounds every page-locked block up to a power of two, so buffers are cut from chunks that are powers of two
-    themselves and waste little (see ``packing``).
+    themselves and waste little (see ``packing``). Without a budget the limit is what the machine, or the container,
+    has.
     """
 
     def __init__(self, budget_bytes: int | None = None, *, pins_resident: bool = True) -> None:
@@ -57,26 +62,27 @@ class PinnedStore(HostStore):
     def pinned_bytes(self) -> int:
         return self._pinned_bytes
 
-    def flats(self, sizes_bytes: Sequence[int]) -> list[torch.Tensor | None]:
-        buffers: list[torch.Tensor | None] = [None] * len(sizes_bytes)
+    def buffers(self, sizes_bytes: Sequence[int]) -> Iterator[Kept]:
         padded = [aligned(size) for size in sizes_bytes]
+        yield [(index, None) for index, size in enumerate(sizes_bytes) if size == 0]
         for chunk_bytes, members in pack(padded):
             if self.budget_bytes is not None and self._pinned_bytes + chunk_bytes > self.budget_bytes:
+                yield [(index, None) for index in members]
                 continue
             chunk = torch.empty(chunk_bytes, dtype=torch.uint8, pin_memory=True)
             self._pinned_bytes += chunk_bytes
-            start = 0
-            for index in members:
-                buffers[index] = chunk[start : start + sizes_bytes[index]]
-                start += padded[index]
-        return buffers
+            starts = itertools.accumulate((padded[index] for index in members), initial=0)
+            yield [(index, chunk[start : start + sizes_bytes[index]]) for index, start in zip(members, starts)]
+
+    def close(self) -> None:
+        self._pinned_bytes = 0
 
 
 class DiskStore(HostStore):
     """Flat buffers mapped from a file of this store's own in ``folder``; the file goes when the store is closed.
 
-    The file's name is new each time, so an older folder or a second model never mixes with it. Reading a value reads the
-    file, and writing one writes it: ``state_dict`` and edits of weights are right while they are on disk.
+    The file's name is new each time, so an older folder or a second model never mixes with it. Reading a value reads
+    the file, and writing one writes it: ``state_dict`` and edits of weights are right while they are on disk.
 
     Raises ``OSError`` when the folder cannot be written or the disk is full, before anything is changed.
     """
@@ -85,13 +91,11 @@ class DiskStore(HostStore):
         self.folder = folder
         self._paths: list[Path] = []
 
-    def flats(self, sizes_bytes: Sequence[int]) -> list[torch.Tensor | None]:
-        if not sizes_bytes:
-            return []
+    def buffers(self, sizes_bytes: Sequence[int]) -> Iterator[Kept]:
         padded = [aligned(size) for size in sizes_bytes]
         flat = self._map(max(sum(padded), 1))
-        starts = [sum(padded[:index]) for index in range(len(padded))]
-        return [flat[start : start + size] for start, size in zip(starts, sizes_bytes)]
+        starts = itertools.accumulate(padded, initial=0)
+        yield [(index, flat[start : start + sizes_bytes[index]]) for index, start in zip(range(len(padded)), starts)]
 
     def _map(self, num_bytes: int) -> torch.Tensor:
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,20 +24,22 @@ def outside_autograd() -> Iterator[None]:
 
 @dataclass(kw_only=True, eq=False)
 class Transit:
-    """Bytes on their way to a device: where they land, and the event after which they are there."""
+    """Bytes on their way to a device: where they land, small tensors apart, and the event of their arrival."""
 
     buffer: torch.Tensor
+    small: list[torch.Tensor]
     arrived: Any
 
 
 class Link:
     """Copies host bytes to ``device``.
 
-    use_stream: copies run on a stream of their own. The computing stream waits for the copy that it needs, and a copy waits
-    for what was submitted before it, because that may still read the memory it writes; the host never waits. Buffers come
-    from the computing stream's memory, so weights and activations share one pool. record_stream: copies wait for nothing;
-    their buffers come from the copy stream's own memory, and the allocator delays reuse until the computing stream has
-    passed. ring: reusable buffers for what passes through. api: the device's module, torch's own unless given.
+    use_stream: copies run on a stream of their own. The computing stream waits for the copy that it needs, and a copy
+    waits for what was submitted before it, because that may still read the memory it writes; the host never waits.
+    Buffers come from the computing stream's memory, so weights and activations share one pool. record_stream: copies
+    wait for nothing; their buffers come from the copy stream's own memory, and the allocator delays reuse until the
+    computing stream has passed. ring: reusable buffers for what passes through. api: the device's module, torch's own
+    unless given.
     """
 
     def __init__(
@@ -62,28 +64,35 @@ class Link:
         """Whether a copy can run beside computation, so that fetching ahead of need gains time."""
         return self._stream is not None
 
-    def fetch(self, num_bytes: int, sources: list[tuple[int, torch.Tensor]], *, is_passing: bool = False) -> Transit:
-        """Start copying each source (1-D bytes) to its offset in a buffer of ``num_bytes``.
+    def fetch(
+        self,
+        num_bytes: int,
+        sources: list[tuple[int, torch.Tensor]],
+        *,
+        small: Sequence[torch.Tensor] = (),
+        is_passing: bool = False,
+    ) -> Transit:
+        """Start copying each source (1-D bytes) to its offset in a buffer of ``num_bytes``, and the small ones beside
+        it.
 
         ``is_passing`` says that the bytes leave again soon, so that a buffer of the ring serves.
         """
         with outside_autograd():
             if self._stream is None:
                 buffer = self._take(num_bytes, is_passing)
-                self._copy(buffer, sources)
-                return Transit(buffer=buffer, arrived=None)
-            return self._fetch_beside(num_bytes, sources, is_passing)
+                return Transit(buffer=buffer, small=self._copy(buffer, sources, small), arrived=None)
+            buffer = self._take_beside(num_bytes, is_passing)
+            with self._api.stream(self._stream):
+                pieces = self._copy(buffer, sources, small)
+            return Transit(buffer=buffer, small=pieces, arrived=self._mark(self._stream))
 
-    def _fetch_beside(self, num_bytes: int, sources: list[tuple[int, torch.Tensor]], is_passing: bool) -> Transit:
+    def _take_beside(self, num_bytes: int, is_passing: bool) -> torch.Tensor:
         if self.record_stream:
             with self._api.stream(self._stream):
-                buffer = self._take(num_bytes, is_passing)
-        else:
-            buffer = self._take(num_bytes, is_passing)
-            self._wait(self._mark(self._api.current_stream(self.device)))
-        with self._api.stream(self._stream):
-            self._copy(buffer, sources)
-        return Transit(buffer=buffer, arrived=self._mark(self._stream))
+                return self._take(num_bytes, is_passing)
+        buffer = self._take(num_bytes, is_passing)
+        self._wait(self._mark(self._api.current_stream(self.device)))
+        return buffer
 
     def arrive(self, transit: Transit) -> None:
         """From here on the caller's stream may read the buffer."""
@@ -91,8 +100,8 @@ class Link:
             return
         computing = self._api.current_stream(self.device)
         computing.wait_event(transit.arrived)
-        if self.record_stream:
-            transit.buffer.record_stream(computing)
+        for tensor in (transit.buffer, *transit.small) if self.record_stream else transit.small:
+            tensor.record_stream(computing)
 
     def leave(self, transit: Transit) -> None:
         """The caller's stream reads the buffer no more once it has done what was submitted so far."""
@@ -125,11 +134,14 @@ class Link:
             return buffer
         return torch.empty(num_bytes, dtype=torch.uint8, device=self.device)
 
-    def _copy(self, buffer: torch.Tensor, sources: list[tuple[int, torch.Tensor]]) -> None:
+    def _copy(
+        self, buffer: torch.Tensor, sources: list[tuple[int, torch.Tensor]], small: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor]:
         for offset_bytes, source in sources:
             is_all = source.numel() == buffer.numel()
             target = buffer if is_all else buffer[offset_bytes : offset_bytes + source.numel()]
             target.copy_(source, non_blocking=self.non_blocking)
+        return [piece.to(self.device, copy=True) for piece in small]
 
     def _wait(self, event: Any) -> None:
         if event is not None and self._stream is not None:

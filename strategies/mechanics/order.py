@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from paretune.strategies.mechanics.units import Unit
@@ -14,20 +15,20 @@ _Step = tuple[Unit | None, Unit | None]
 class Order:
     """Predicts the unit that follows from the last two, as they last went.
 
-    Before anything is learned, the order of declaration stands in, until it proves wrong once. A pass that takes another
-    path is predicted wrongly where it leaves the known one, which costs time and never correctness.
+    Before anything is learned, the order of declaration stands in, until it proves wrong once. A pass that takes
+    another path is predicted wrongly where it leaves the known one, which costs time and never correctness.
     """
 
     def __init__(self, declared: Sequence[Unit]) -> None:
         self._units = tuple(declared)
-        self._declared: dict[Unit | None, Unit] = dict(zip(declared, declared[1:]))
+        self._declared: dict[Unit | None, Unit] = dict(itertools.pairwise(declared))
         self._learned: dict[_Step, Unit | None] = {}
         self._step: _Step = (None, None)
         self._trusts_declaration = True
 
     def visit(self, unit: Unit) -> None:
         """The unit is needed now."""
-        before, last = self._step
+        last = self._step[1]
         if last is unit:
             return
         if last is not None and self._declared.get(last) is not unit:

@@ -50,9 +50,10 @@ class _Frame:
 class Residency:
     """Which units of ``component`` are on the device.
 
-    Every call of a module that needs a unit opens a frame, which holds the unit until the call returns or raises. A read
-    of a weight inside a call (``child.weight`` without calling the child) holds the unit for the frame that is open. What
-    is fetched ahead of need is predicted from earlier calls. One lock a component, or a pipeline, keeps threads apart.
+    Every call of a module that needs a unit opens a frame, which holds the unit until the call returns or raises. A
+    read of a weight inside a call (``child.weight`` without calling the child) holds the unit for the frame that is
+    open. What is fetched ahead of need is predicted from earlier calls. One lock a component, or a pipeline, keeps
+    threads apart.
     """
 
     def __init__(
@@ -114,10 +115,15 @@ class Residency:
         passing = self._passing_bundles()
         bundles = list(dict.fromkeys((*passing, *self.bundles())))
         wanted = [b.num_bytes if b in passing or self.store.pins_resident else 0 for b in bundles]
-        for bundle, flat in zip(bundles, self.store.flats(wanted)):
-            for cell in bundle.cells:
-                cell.home = self._homes.setdefault(cell.looks[0].tensor, cell.home)
-            bundle.keep_on_host(flat)
+        for kept in self.store.buffers(wanted):
+            for index, flat in kept:
+                self._remember_home(bundles[index])
+                bundles[index].keep_on_host(flat)
+
+    def _remember_home(self, bundle: Bundle) -> None:
+        """Units may be formed anew from tensors that wait on the host; they still go home to where they were found."""
+        for cell in bundle.cells:
+            cell.home = self._homes.setdefault(cell.looks[0].tensor, cell.home)
 
     def _passing_bundles(self) -> dict[Bundle, None]:
         return {b: None for unit in self.units if unit.group.keep is not Keep.ALWAYS for b in unit.bundles}
@@ -157,9 +163,9 @@ class Residency:
         self._frames.append(frame)
         for unit in self._by_trigger.get(module, ()):
             self._acquire(unit, frame)
-        unit = self.needs.get(module)
-        if unit is not None and unit not in frame.held:
-            self._acquire(unit, frame)
+        own = self.needs.get(module)
+        if own is not None and own not in frame.held:
+            self._acquire(own, frame)
 
     def _holds_already(self, module: nn.Module) -> bool:
         if module in self.triggers or module is self.component:
@@ -179,7 +185,7 @@ class Residency:
     def need(self, owner: nn.Module) -> None:
         """A weight of ``owner`` is read inside a call: bring its unit, and hold it for the frame that is open."""
         unit = self.needs.get(owner)
-        if unit is None or unit.is_shown and unit.num_uses > 0:
+        if unit is None or (unit.is_shown and unit.num_uses > 0):
             return
         if self._frames:
             self._acquire(unit, self._frames[-1])

@@ -1,4 +1,4 @@
-"""Let the components of a pipeline know of each other: public calls of the pipeline end with the device left as before."""
+"""Let a pipeline's components know of each other; its public calls leave the device as they found it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from paretune.strategies.base import Undo
-from paretune.strategies.mechanics.entries import bracketed, public_methods
+from paretune.strategies.mechanics.entries import bracketed, public_methods, subclass_of
 from paretune.strategies.mechanics.residency import residency_of
 from paretune.strategies.mechanics.turns import Turns
 from paretune.strategies.mechanics.units import Keep
@@ -36,8 +36,7 @@ def share_device(pipeline: Any, components: Sequence[nn.Module], undo: Undo) -> 
         namespace["__call__"] = bracketed(original.__call__, turns.entry)
     if "to" in namespace:
         namespace["to"] = _refuse_to_move
-    names = {"__module__": original.__module__, "__qualname__": original.__qualname__}
-    pipeline.__class__ = type(original)(original.__name__, (original,), {**namespace, **names})
+    pipeline.__class__ = subclass_of(original, namespace)
     undo(lambda: setattr(pipeline, "__class__", original))
 
 

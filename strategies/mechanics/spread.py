@@ -17,8 +17,8 @@ def by_count(num_blocks: int, num_resident: int, *, even: bool) -> list[int]:
 def by_bytes(sizes_bytes: Sequence[int], budget_bytes: int, *, even: bool) -> list[int]:
     """Indices of blocks whose sizes sum to at most the budget.
 
-    Evenly spread: the share of bytes that stay keeps close to the budget's share all along the model, and what the budget
-    then has left goes to the blocks that fit, the largest first.
+    Evenly spread: the share of bytes that stay keeps close to the budget's share all along the model, and what the
+    budget then has left goes to the blocks that fit, the largest first.
     """
     chosen = _evenly(sizes_bytes, budget_bytes) if even else _first(sizes_bytes, budget_bytes)
     left = budget_bytes - sum(sizes_bytes[index] for index in chosen)

@@ -1,4 +1,4 @@
-"""Page-lock only what is being sent: a few host buffers that pageable weights pass through on their way to the device."""
+"""Page-lock only what is being sent: a few host buffers that pageable weights pass through on their way."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ __all__ = ["Turns"]
 class Turns:
     """Knows which component of a pipeline computes.
 
-    When another one starts, and when the pipeline's outermost public call returns or raises, the others give up what they
-    only keep in case. takes_turns: they give up everything, so that one component at a time is on the device.
+    When another one starts, and when the pipeline's outermost public call returns or raises, the others give up what
+    they only keep in case. takes_turns: they give up everything, so that one component at a time is on the device.
     """
 
     def __init__(self, members: Sequence[Residency], *, takes_turns: bool) -> None:

@@ -20,9 +20,9 @@ __all__ = ["Group", "Keep", "Unit", "units_of"]
 class Keep(enum.Enum):
     """How long a unit stays on the device once something needed it.
 
-    CALL: until the module that needed it returns. ENTRY: until the outermost call into the component returns. TURN: until
-    another component of the pipeline needs the device, or the pipeline's own call returns. ALWAYS: until the plan is
-    undone, or as TURN where components take turns.
+    CALL: until the module that needed it returns. ENTRY: until the outermost call into the component returns. TURN:
+    until another component of the pipeline needs the device, or the pipeline's own call returns. ALWAYS: until the
+    plan is undone, or as TURN where components take turns.
     """
 
     CALL = "call"

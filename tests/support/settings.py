@@ -9,6 +9,7 @@ import torch
 
 from paretune.strategies import PlanError, Setting, Strategy, explain, registry
 from paretune.strategies.mechanics.capabilities import surroundings
+from paretune.strategies.notation import strategy_from_text
 
 __all__ = ["SLOW", "every_setting"]
 
@@ -24,12 +25,23 @@ CHEAPER = {"compile": {"backend": "eager"}}
 """Parameters in place of defaults that would cost minutes: the graphs are the same, the code for them is not made."""
 
 
+FURTHER = (
+    "block_residency(look_ahead=0)",
+    "block_residency(num_resident_blocks=2,look_ahead=0)",
+    "block_residency(resident_bytes=3KB,spread=prefix,look_ahead=0)",
+    "group_offload(exclude=[blocks])",
+    "group_offload(level=leaf_level,exclude=[blocks])",
+)
+"""Settings that are worth trying and that no single choice leads to."""
+
+
 def every_setting() -> list[Strategy]:
     """All settings that the rules allow on a CPU, each once."""
     here = surroundings(torch.device("cpu"))
     found: dict[str, Strategy] = {}
-    for cls in registry().values():
-        for strategy in _variants(cls):
+    further = (strategy_from_text(text, registry()) for text in FURTHER)
+    for strategies in (*map(_variants, registry().values()), further):
+        for strategy in strategies:
             if not explain([Setting(strategy=strategy)], here):
                 found.setdefault(str(strategy), strategy)
     return list(found.values())

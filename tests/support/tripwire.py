@@ -11,7 +11,18 @@ from torch.utils._pytree import tree_leaves
 
 __all__ = ["HostWeightUsed", "Tripwire"]
 
-_MOVES = {"copy_", "_to_copy", "clone", "detach", "alias", "view", "as_strided", "slice", "_unsafe_view", "empty_strided"}
+_MOVES = {
+    "copy_",
+    "_to_copy",
+    "clone",
+    "detach",
+    "alias",
+    "view",
+    "as_strided",
+    "slice",
+    "_unsafe_view",
+    "empty_strided",
+}
 
 
 class HostWeightUsed(RuntimeError):
