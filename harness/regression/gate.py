@@ -112,9 +112,7 @@ def _detectable(request: Request, before: Sequence[Record], tell: Tell) -> float
     if not request.judges_time:
         return None
     if all(record.kind is Kind.SIMULATED for record in before):
-        raise UsageError(
-            "simulated time is a calculation and is compared exactly: leave out --base and --self-test."
-        )
+        raise UsageError("simulated time is a calculation and is compared exactly: leave out --base and --self-test.")
     effect = check_tolerance(request.num_pairs, request.tolerance, spread=request.known_spread)
     tell(f"{request.num_pairs} pairs of processes can show a slowdown of {percent(effect)}.")
     return effect

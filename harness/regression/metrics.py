@@ -46,7 +46,7 @@ def figures(record: Record) -> dict[str, float | str]:
             found[f"counters.{name}"] = value
     operators = record.counters.get("operators")
     if isinstance(operators, Mapping):
-        found["counters.num_operators"] = sum(operators.values())
+        found.setdefault("counters.num_operators", sum(operators.values()))
     if record.kind is Kind.SIMULATED and record.median_latency_s is not None:
         found["latency_s"] = record.median_latency_s
     return found

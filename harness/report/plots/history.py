@@ -1,0 +1,55 @@
+"""Draw a figure over many runs, with the levels between change points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from paretune.harness.report.plots.style import COLOURS, blank, plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Line", "history_plot"]
+
+
+class Point(Protocol):
+    """One run."""
+
+    @property
+    def value(self) -> float: ...
+
+
+class Change(Protocol):
+    """Where a series changed."""
+
+    @property
+    def index(self) -> int: ...
+
+
+class Line(Protocol):
+    """One plan's runs in order."""
+
+    @property
+    def where(self) -> str: ...
+    @property
+    def metric(self) -> str: ...
+    @property
+    def runs(self) -> Sequence[Point]: ...
+    @property
+    def changes(self) -> Sequence[Change]: ...
+
+
+def history_plot(lines: Sequence[Line], *, max_lines: int = 8) -> Figure:
+    """Values against the number of the run, change points as vertical lines of the same colour."""
+    figure, axes = blank(5.0)
+    for number, line in enumerate(lines[:max_lines]):
+        colour = COLOURS[number % len(COLOURS)]
+        axes.plot([run.value for run in line.runs], marker=".", color=colour, label=plain(line.where[:90]))
+        for change in line.changes:
+            axes.axvline(change.index - 0.5, color=colour, linestyle="--", linewidth=0.8)
+    axes.set_xlabel("run")
+    axes.set_ylabel(plain(lines[0].metric))
+    axes.legend(fontsize=6.5, frameon=False)
+    figure.suptitle("History with change points", fontsize=9)
+    return figure
