@@ -44,7 +44,7 @@ class Components:
 
 
 def components_of(workload: Mapping[str, Any]) -> Components:
-    """Find the modules of a workload: architecture files and checkpoint folders are read, anything else loads in a child.
+    """Find the modules of a workload; architecture files and checkpoints are read, anything else loads in a child.
 
     Raises ``WorkloadError`` when it cannot be loaded.
     """

@@ -15,6 +15,9 @@ MIB = 2**20
 _UNKNOWN_CONTEXT_BYTES = 512 * MIB
 """Context and libraries of a CUDA process where the driver's figure is not known: 0.3 to 0.6 GiB are usual."""
 
+_KEPT_CACHE, _KEPT_CACHE_BYTES = 0.02, 128 * MIB
+"""The part of an allocator's cache that is not given back when memory runs short, of live tensors and at least."""
+
 _LEAST_MARGIN_BYTES = 256 * MIB
 _MEASURED_MARGIN, _PREDICTED_MARGIN = 0.03, 0.05
 _BEYOND = 1.05
@@ -45,29 +48,41 @@ class Need:
 def need_of(record: Record) -> Need | None:
     """The device memory that must be there for this plan, ``None`` when the record holds no size at all.
 
-    Allocator's peak over all phases, then what lies outside the allocator, then a margin: 3 % (at least 256 MiB) where
+    What the allocator must hold over all phases (live tensors and the part of its cache that it cannot give back), then
+    what lies outside the allocator, then a margin: 3 % (at least 256 MiB) where
     it was measured, the stated uncertainty (at least 5 % and 256 MiB where it states none) where it was predicted.
     """
     if record.outcome is Outcome.OOM:
         return _need_of_failed(record)
     seen = Peaks.over([record, *record.phases.values()])
-    inside = seen.peak_reserved_bytes if seen.peak_reserved_bytes is not None else seen.peak_allocated_bytes
-    if inside is None:
-        inside = seen.peak_used_bytes
-    if inside is None:
+    inside = _inside(seen)
+    if not inside:
         return None
-    which = "reserved" if seen.peak_reserved_bytes is not None else "allocated"
-    terms = [Term(name="allocator", num_bytes=inside, because=f"peak {which} over all phases")]
-    terms.append(_outside(record, seen, inside))
+    terms = [*inside, _outside(record, seen)]
     terms.append(_margin(record, sum(term.num_bytes for term in terms)))
     return Need(terms=tuple(term for term in terms if term.num_bytes))
 
 
-def _outside(record: Record, seen: Peaks, inside: int) -> Term:
+def _inside(seen: Peaks) -> list[Term]:
+    """Live tensors and the cache beside them; what is cached beyond a few per cent is given back when short."""
+    live = seen.peak_allocated_bytes
+    if live is None:
+        whole = seen.peak_reserved_bytes if seen.peak_reserved_bytes is not None else seen.peak_used_bytes
+        return [] if whole is None else [Term(name="allocator", num_bytes=whole, because="peak over all phases")]
+    terms = [Term(name="live", num_bytes=live, because="peak of live tensors over all phases")]
+    cached = max(0, (seen.peak_reserved_bytes or live) - live)
+    kept = min(cached, max(math.ceil(live * _KEPT_CACHE), _KEPT_CACHE_BYTES))
+    return [
+        *terms,
+        Term(name="cache", num_bytes=kept, because="cached and split blocks that stay when memory is short"),
+    ]
+
+
+def _outside(record: Record, seen: Peaks) -> Term:
     if record.device.startswith("cpu"):
         return Term(name="outside", num_bytes=0, because="the CPU has no context")
     if seen.peak_used_bytes is not None:
-        outside = max(0, seen.peak_used_bytes - inside)
+        outside = max(0, seen.peak_used_bytes - (seen.peak_reserved_bytes or seen.peak_allocated_bytes or 0))
         return Term(name="outside", num_bytes=outside, because="context and libraries, by the driver's figure")
     return Term(name="outside", num_bytes=_UNKNOWN_CONTEXT_BYTES, because="context and libraries, not known: assumed")
 

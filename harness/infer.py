@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from paretune.harness import environment
 from paretune.harness.records import Kind, Outcome, Record
+from paretune.harness.search.features import counted
 from paretune.strategies import Plan, Setting
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ def _changed(one: Setting, other: Setting) -> tuple[str, int] | None:
     names = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
     if len(names) != 1:
         return None
-    low, high = before.get(names[0]), after.get(names[0])
-    if isinstance(low, bool) or not isinstance(low, int | float) or not isinstance(high, int | float):
+    low, high = counted(before.get(names[0])), counted(after.get(names[0]))
+    if low is None or high is None:
         return None
     return f"{one.component}:{one.strategy.name}.{names[0]}", 1 if high > low else -1
 

@@ -128,8 +128,12 @@ class _Refusals:
 
 
 def _smallest(settings: Sequence[Setting], why: Sequence[str], place: Surroundings) -> Sequence[Setting]:
-    """The one setting that is refused for the same reason by itself, or all of them."""
-    return next(((setting,) for setting in settings if set(explain((setting,), place)) & set(why)), settings)
+    """The one setting or the pair that is refused for the same reason by itself, or all of them."""
+    for number in (1, 2):
+        for few in itertools.combinations(settings, number):
+            if set(explain(few, place)) & set(why):
+                return few
+    return settings
 
 
 def _pairs_decide(plan: Plan) -> bool:

@@ -129,7 +129,8 @@ def prepare(spec: Spec, *, where: Surroundings | None = None, components: Compon
         strategies[target] = {**strategies.get(target, {}), **wanted}
     axes = axes_of(strategies, found.roles, spec.space.exclude)
     plans = expand(axes, found.roles, where or surroundings_of(device), plans=spec.space.plans)
-    return Question(spec=spec, device=device, budget=_budget(spec.budget, device), components=found, plans=plans)
+    resolved = spec.model_copy(update={"device": device})
+    return Question(spec=resolved, device=device, budget=_budget(spec.budget, device), components=found, plans=plans)
 
 
 def _device(name: str) -> str:

@@ -39,9 +39,18 @@ def tune(
     """Search until effort is spent, then recommend and verify. Everything is kept in ``store`` as it comes."""
     study = Study(question=question, store=store, ledger=ledger, run_trial=run_trial, progress=progress)
     result = study.run()
+    _bring_home(result, store)
     _finals(question, store, run_trial)
     answer = answer_from(question, store, run_trial=run_trial)
     return dataclasses.replace(answer, study=result)
+
+
+def _bring_home(result: StudyResult, store: Store) -> None:
+    """Keep here too what other machines measured for this study."""
+    here = store.by_key()
+    for record in result.records:
+        if record.key not in here:
+            store.append(record)
 
 
 def answer_from(question: Question, store: Store, *, run_trial: Run | None = None) -> Answer:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paretune.strategies import Plan, Setting
+from paretune.strategies.sizes import SizeError, parse_size
 
-__all__ = ["Features", "Matrix", "features_of"]
+__all__ = ["Features", "Matrix", "counted", "features_of"]
 
 Matrix = NDArray[np.float64]
 
@@ -29,12 +30,12 @@ class Features:
 
 def features_of(plans: Sequence[Plan]) -> Features:
     """The features of these plans; the columns follow from the plans themselves, no strategy is known by name."""
-    counted = _counted_values(plans)
+    values = _counted_values(plans)
     columns: dict[str, int] = {}
     weights: list[float] = []
     entries: list[tuple[int, int]] = []
     for row, plan in enumerate(plans):
-        for name, weight in _tokens(plan, counted):
+        for name, weight in _tokens(plan, values):
             if name not in columns:
                 columns[name] = len(columns)
                 weights.append(weight)
@@ -49,21 +50,23 @@ def _counted_values(plans: Sequence[Plan]) -> dict[str, list[float]]:
     seen: dict[str, set[float]] = {}
     for setting in {setting for plan in plans for setting in plan}:
         for name, value in setting.strategy.parameters().items():
-            if _is_counted(value):
-                seen.setdefault(f"{_owner(setting)}.{name}", set()).add(float(value))
+            count = counted(value)
+            if count is not None:
+                seen.setdefault(f"{_owner(setting)}.{name}", set()).add(count)
     return {name: sorted(values) for name, values in seen.items()}
 
 
-def _tokens(plan: Plan, counted: dict[str, list[float]]) -> list[tuple[str, float]]:
+def _tokens(plan: Plan, values: dict[str, list[float]]) -> list[tuple[str, float]]:
     found: list[tuple[str, float]] = []
     for setting in plan:
         owner = _owner(setting)
         found.append((owner, 1.0))
         for name, value in setting.strategy.parameters().items():
             label = f"{owner}.{name}"
-            if _is_counted(value):
-                steps = counted[label][1:]
-                found += [(f"{label}>={step:g}", len(steps) ** -0.5) for step in steps if value >= step]
+            count = counted(value)
+            if count is not None:
+                steps = values[label][1:]
+                found += [(f"{label}>={step:g}", len(steps) ** -0.5) for step in steps if count >= step]
             else:
                 found.append((f"{label}={value}", 0.7))
     return found
@@ -73,5 +76,11 @@ def _owner(setting: Setting) -> str:
     return f"{setting.component or 'pipeline'}:{setting.strategy.name}"
 
 
-def _is_counted(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def counted(value: object) -> float | None:
+    """The number that a parameter counts (a size such as ``6GiB`` counts bytes), ``None`` for what has no order."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    try:
+        return float(parse_size(value)) if isinstance(value, str) else None
+    except SizeError:
+        return None
