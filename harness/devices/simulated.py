@@ -12,6 +12,7 @@ from paretune.harness.devices.base import Device, Session
 from paretune.harness.devices.names import DeviceError
 from paretune.harness.devices.phases import PhaseBook
 from paretune.harness.records import Kind, Peaks, Phase
+from paretune.harness.simulator.explain import explain
 from paretune.harness.simulator.sheets import load_gpu, load_host
 from paretune.strategies.sizes import SizeError, parse_size
 
@@ -196,6 +197,7 @@ class _SimulatedSession(Session):
         return {
             "num_operators": self._machine.num_operators - self._operators_before,
             "num_allocations": sum(card.num_allocations for card in self._machine.cards),
+            "explain": explain(self._machine),
             "num_replayed_calls": self._simulation.replay.num_replayed,
             "num_alloc_retries": sum(card.allocator.num_retries for card in self._machine.cards),
         }

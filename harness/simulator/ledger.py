@@ -38,7 +38,7 @@ class Peak:
 class Ledger:
     """Counts bytes; a label is (component, kind). The picture of the peak is taken just before the next release."""
 
-    __slots__ = ("_context", "_fresh", "_operator", "by_label", "now_bytes", "peak", "peak_bytes", "phase", "phase_peaks", "window_peak_bytes")
+    __slots__ = ("_context", "_fresh", "_operator", "by_label", "now_bytes", "peak", "peak_bytes", "phase", "phase_peaks", "phase_pictures", "window_peak_bytes")
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -49,6 +49,7 @@ class Ledger:
         self.peak = Peak(total_bytes=0, operator="", module="", by_label={})
         self.phase = "load"
         self.phase_peaks: dict[str, int] = {}
+        self.phase_pictures: dict[str, Peak] = {}
         self._fresh = False
         self._operator: tuple[object, object] = ("", "")
 
@@ -95,7 +96,9 @@ class Ledger:
         """Write the running phase's peak down; a phase entered twice keeps its higher one."""
         if self._fresh:
             self._take_picture()
-        self.phase_peaks[self.phase] = max(self.phase_peaks.get(self.phase, 0), self.peak_bytes)
+        if self.peak_bytes >= self.phase_peaks.get(self.phase, 0):
+            self.phase_peaks[self.phase] = self.peak_bytes
+            self.phase_pictures[self.phase] = self.peak
 
     def reset_peak(self) -> None:
         """Start the peak again from the live bytes."""

@@ -16,8 +16,8 @@ CUBLAS_HOPPER_BYTES = 32 << 20
 """The same on compute capability 9.0 and 10.x."""
 HALF_CONVERSION_SHARE = 1.0
 """cuDNN converts NCHW half-precision input and output to NHWC inside: their bytes once each."""
-SINGLE_CONVERSION_SHARE = 0.55
-"""The same in float32 with TF32 tensor cores, fitted to one published peak (SDXL, float32 decode)."""
+SINGLE_CONVERSION_SHARE = 0.5
+"""The same in float32 with TF32 tensor cores: half of it, fitted to one published peak (SDXL, float32 decode)."""
 
 
 def cublas_bytes(compute_capability: tuple[int, int]) -> int:
