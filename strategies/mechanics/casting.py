@@ -161,7 +161,10 @@ def _names_in_forward(cls: type[nn.Module]) -> set[str]:
 
 
 def guard(model: nn.Module, layers: Iterable[nn.Module], storage: torch.dtype, undo: Undo) -> None:
-    """Refuse ``.to(dtype)``, ``.half()`` and the like on the model while its weights are rounded; moves are allowed."""
+    """Refuse ``.to(dtype)``, ``.half()`` and the like on the model while its weights are rounded; moves are allowed.
+
+    ``storage`` is the dtype of the parameters (or of their scales) that must not change.
+    """
     cast = set(layers)
     special = Specialised(undo)
     for module in [m for m in model.modules() if any(inner in cast for inner in m.modules())]:
@@ -174,8 +177,7 @@ def _guarded(original: type[nn.Module], storage: torch.dtype) -> Any:
         if stored is not None and fn(torch.empty(0, dtype=storage, device=stored.device)).dtype is not storage:
             name = original.__name__
             raise RuntimeError(
-                f"{name} cannot change dtype while layerwise casting keeps its weights in {storage}: they are already "
-                "rounded. Undo the plan first, or choose another compute_dtype."
+                f"{name} cannot change dtype while a plan keeps its weights rounded, in {storage}. Undo the plan first."
             )
         return original._apply(self, fn, recurse)
 

@@ -14,7 +14,7 @@ _PLACING = [
     for text in (
         "group_offload(level=leaf_level)",
         "group_offload(level=block_level,num_blocks_per_group=1)",
-        "block_residency(num_resident=1)",
+        "block_residency(num_resident_blocks=1,look_ahead=0)",
         "sequential_offload",
         "model_offload",
     )
