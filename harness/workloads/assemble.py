@@ -15,7 +15,7 @@ from paretune.harness.workloads.weights import materialise
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["assemble", "assemble_skeletons", "resolve_class"]
+__all__ = ["assemble", "assemble_skeletons", "num_parameters", "resolve_class"]
 
 
 def assemble(architecture: Architecture, *, seed: int = 0, dtype: torch.dtype | None = None) -> Any:
@@ -48,6 +48,18 @@ def assemble_skeletons(architecture: Architecture, *, dtype: torch.dtype | None 
             with _default_dtype(dtype or _dtype_of(name, architecture), declared):
                 parts[name] = _component(name, declared)
     return parts
+
+
+def num_parameters(architecture: Architecture) -> dict[str, int]:
+    """Parameters of each module, counted without computing or storing anything."""
+    import torch
+
+    counts = {}
+    with without_weights(), torch.device("meta"):
+        for name, declared in architecture.components.items():
+            if declared is not None and _is_module_class(declared.class_name):
+                counts[name] = sum(parameter.numel() for parameter in _component(name, declared).parameters())
+    return counts
 
 
 def _dtype_of(name: str, architecture: Architecture) -> torch.dtype:

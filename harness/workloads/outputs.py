@@ -16,7 +16,8 @@ __all__ = ["as_tensors"]
 def as_tensors(output: Any) -> Any:
     """A tensor, or a tuple of tensors, out of a tensor, array, picture, list of them, tuple, mapping or output object.
 
-    Distributions (what an autoencoder's `encode` returns) give their parameters. Pictures and arrays keep their values (0..255 or 0..1); entries that are None or text are left out.
+    Distributions (what an autoencoder's `encode` returns) give their parameters. Pictures and arrays keep their values
+    (0..255 or 0..1); entries that are None or text are left out.
 
     Raises:
         WorkloadError: nothing in the output can be compared.

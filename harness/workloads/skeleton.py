@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ def without_weights() -> Iterator[None]:
     """While active, every parameter that a module registers lives on the meta device; buffers are left alone.
 
     A parameter that is on meta already is kept as the object it is, so tied weights stay tied. Initialisers are
-    skipped: on meta they would compute nothing and still take most of the time.
+    skipped: on meta they would compute nothing and still take most of the time. Only methods of classes are replaced:
+    a module that is imported meanwhile can keep a function of `torch.nn.init` for ever, but not a method.
     """
     import torch
     from torch import nn
-    from transformers.initialization import no_init_weights
 
     register = nn.Module.register_parameter
 
@@ -30,12 +30,33 @@ def without_weights() -> Iterator[None]:
             param = nn.Parameter(torch.empty(param.shape, dtype=param.dtype, device="meta"), requires_grad=False)
         register(module, name, param)
 
-    nn.Module.register_parameter = register_on_meta  # type: ignore[method-assign, assignment]
-    try:
-        with no_init_weights():
-            yield
-    finally:
-        nn.Module.register_parameter = register  # type: ignore[method-assign]
+    with ExitStack() as undo:
+        _replace(nn.Module, "register_parameter", register_on_meta, undo)
+        for kind in _self_initialising():
+            _replace(kind, "reset_parameters", _nothing, undo)
+        with suppress(ImportError):
+            from transformers import PreTrainedModel
+
+            _replace(PreTrainedModel, "init_weights", _nothing, undo)
+        yield
+
+
+def _self_initialising() -> list[type]:
+    """PyTorch's own layers that fill their parameters in `reset_parameters`."""
+    from torch import nn
+
+    kinds = [kind for kind in vars(nn).values() if isinstance(kind, type) and issubclass(kind, nn.Module)]
+    bases = {base for kind in kinds for base in kind.__mro__}
+    return [kind for kind in bases if "reset_parameters" in vars(kind)]
+
+
+def _replace(kind: type, name: str, method: Callable[..., None], undo: ExitStack) -> None:
+    undo.callback(setattr, kind, name, vars(kind)[name])
+    setattr(kind, name, method)
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """Stands for an initialiser."""
 
 
 def kept_in_float32(model: nn.Module, dtype: Any) -> frozenset[str]:

@@ -101,7 +101,7 @@ class _Shapes:
     """Parameters for a simulated host, where large tensors have no values: nothing is drawn."""
 
     def parameter(self, name: str, like: nn.Parameter, *, dtype: torch.dtype) -> nn.Parameter:
-        """A parameter of `like`'s shape; where one is small enough to have values, they are zero and nobody reads them."""
+        """A parameter of `like`'s shape; the few that are small enough for values hold zeros, never read."""
         import torch
         from torch import nn
 
