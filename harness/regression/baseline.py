@@ -48,6 +48,7 @@ def write(path: Path, records: Iterable[Record]) -> None:
 def slim(record: Record) -> Record:
     """The record without what no comparison reads: long traces, raw warm-up, date, isolation."""
     environment = {name: value for name, value in record.environment.items() if name in _KEPT_ENVIRONMENT}
+    environment["settings"] = _portable(record.environment.get("settings", {}))
     options = {name: value for name, value in record.options.items() if name != "isolation"}
     return dataclasses.replace(
         record,
@@ -58,10 +59,15 @@ def slim(record: Record) -> Record:
         created="",
         environment=environment,
         options=options,
-        facts=_short(record.facts),
+        facts=_short({name: value for name, value in record.facts.items() if name != "not_restored"}),
         counters=_short(record.counters),
         reason=record.reason[:_MOST_TEXT] if record.reason else None,
     )
+
+
+def _portable(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings without folders of the machine that measured."""
+    return {name: value for name, value in settings.items() if not name.endswith("_DIR")}
 
 
 def _short(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,27 +11,39 @@ from paretune.harness.regression.metrics import details
 __all__ = ["causes"]
 
 _MOST = 4
-_PEAK_WORDS = ("peak", "alive")
+_REACHED = ("operator", "module")
 
 
 def causes(baseline: Record, head: Record, metric: str) -> tuple[str, ...]:
     """At most four sentences, the most telling first; none when the records hold no detail or nothing moved.
 
-    For sizes who reached the peak comes first, for everything else the operators.
+    For a peak: the operator and module that reached it (of the same phase), then what is alive then; for everything
+    else the operators whose counts moved.
     """
     before, after = details(baseline), details(head)
     moved = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    is_size = "peak" in metric or metric.endswith("pinned_bytes")
-    ranked = sorted(moved, key=lambda name: (_rank(name, is_size), -_distance(before, after, name), name))
-    return tuple(_sentence(before, after, name) for name in ranked[:_MOST])
+    ranked = sorted(moved, key=lambda name: (_rank(name, metric), -_distance(before, after, name), name))
+    return tuple(_sentence(before, after, name) for name in ranked[:_MOST] if _rank(name, metric) < _UNRELATED)
 
 
-def _rank(name: str, is_size: bool) -> int:
-    if any(word in name for word in _PEAK_WORDS):
-        return 0 if is_size else 2
+_UNRELATED = 5
+
+
+def _rank(name: str, metric: str) -> int:
+    is_peak = "peak" in metric or metric.endswith("pinned_bytes")
+    if "explain." in name or "peak." in name:
+        return _rank_of_peak(name, metric) if is_peak else _UNRELATED
     if name.startswith("operators."):
-        return 1
-    return 3 if name.startswith("engaged.") else 2
+        return 2
+    return 3 if name.startswith("engaged.") else 4
+
+
+def _rank_of_peak(name: str, metric: str) -> int:
+    phase = metric.split(".")[1] if metric.startswith("phases.") else ""
+    is_same = f".phases.{phase}." in name if phase else ".phases." not in name
+    if not is_same or name.endswith("total_bytes"):
+        return _UNRELATED
+    return 0 if name.rpartition(".")[2] in _REACHED else 1
 
 
 def _distance(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> float:
@@ -41,9 +53,19 @@ def _distance(before: Mapping[str, Any], after: Mapping[str, Any], name: str) ->
 
 
 def _sentence(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> str:
-    default = 0 if name.startswith("operators.") else "absent"
-    label = name.removeprefix("operators.")
-    return f"{label} {_short(before.get(name, default))} -> {_short(after.get(name, default))}"
+    default = 0 if name.startswith("operators.") or ".alive." in name else "absent"
+    label = name.rpartition("alive.")[2] if ".alive." in name else _label(name)
+    old, new = before.get(name, default), after.get(name, default)
+    if ".alive." in name:
+        return f"alive at the peak, {label}: {new - old:+,} bytes"
+    return f"{label} {_short(old)} -> {_short(new)}"
+
+
+def _label(name: str) -> str:
+    if name.startswith("operators."):
+        return name.removeprefix("operators.")
+    last = name.rpartition(".")[2]
+    return f"peak reached by {last}" if last in _REACHED else name
 
 
 def _short(value: Any) -> str:

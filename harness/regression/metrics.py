@@ -85,6 +85,12 @@ def _peaks(prefix: str, peaks: Peaks) -> dict[str, float | str]:
     return {f"{prefix}{name}": value for name, value in known if value is not None}
 
 
+def _sized(item: Mapping[str, Any], prefix: str) -> tuple[str, Any]:
+    """An entry of a list such as ``{"component": "vae", "kind": "weight", "bytes": 5}`` by what it is about."""
+    texts = [str(value) for value in item.values() if isinstance(value, str)]
+    return f"{prefix}{' '.join(text for text in texts if text) or 'other'}", item.get("bytes")
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -94,6 +100,8 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in values.items():
         if isinstance(value, Mapping):
             found |= _flat(value, f"{prefix}{key}.")
+        elif isinstance(value, list | tuple) and value and all(isinstance(item, Mapping) for item in value):
+            found |= dict(_sized(item, f"{prefix}{key}.") for item in value)
         else:
             found[f"{prefix}{key}"] = value
     return found

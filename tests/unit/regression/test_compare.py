@@ -44,15 +44,37 @@ def test_one_byte_more_on_the_simulator_is_a_regression_with_its_operator():
     assert exit_status(compare([record()], [head])) == 1
 
 
-def test_who_reached_the_peak_is_named_first():
-    before = changed(record(), counters={"peak": {"operator": "aten::addmm", "module": "transformer.blocks.0"}})
-    after = changed(
-        before,
-        peak_allocated_bytes=9 * GIB,
-        counters={"peak": {"operator": "aten::_to_copy", "module": "vae.decoder"}},
+def explained(operator, module, workspace):
+    alive = [
+        {"component": "", "kind": "workspace", "bytes": workspace},
+        {"component": "vae", "kind": "weight", "bytes": 7},
+    ]
+    reached = {"operator": operator, "module": module, "total_bytes": workspace + 7, "alive": alive}
+    return {"explain": {"sim:0": {"phase": "decode", **reached, "phases": {"decode": reached}}}}
+
+
+def test_a_peak_names_its_operator_module_and_what_is_alive():
+    before = changed(record(), counters=explained("aten.addmm", "transformer.blocks.0", 100))
+    after = changed(record(peak_gib=9.0), counters=explained("aten._to_copy", "vae.decoder", 4196))
+    causes = next(f for f in only([before], [after]) if f.metric == "peak_allocated_bytes").causes
+    assert causes == (
+        "peak reached by module transformer.blocks.0 -> vae.decoder",
+        "peak reached by operator aten.addmm -> aten._to_copy",
+        "alive at the peak, workspace: +4,096 bytes",
     )
-    causes = only([before], [after], Status.REGRESSION)[0].causes
-    assert causes == ("peak.module transformer.blocks.0 -> vae.decoder", "peak.operator aten::addmm -> aten::_to_copy")
+
+
+def test_a_peak_of_a_phase_is_explained_by_that_phase_alone():
+    before = changed(record(), counters=explained("aten.addmm", "m", 1))
+    after = changed(before, counters=explained("aten.clone", "m", 1))
+    phases = {
+        **record().phases,
+        "encode": Phase(peak_allocated_bytes=7 * GIB),
+        "decode": Phase(peak_allocated_bytes=8 * GIB),
+    }
+    found = {f.metric: f.causes for f in only([before], [changed(after, phases=phases)], Status.REGRESSION)}
+    assert found["phases.encode.peak_allocated_bytes"] == ()
+    assert found["phases.decode.peak_allocated_bytes"] == ("peak reached by operator aten.addmm -> aten.clone",)
 
 
 def test_fewer_bytes_are_an_improvement_and_pass():
