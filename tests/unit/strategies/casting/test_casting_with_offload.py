@@ -8,6 +8,7 @@ from support.toys import MODULES, Case
 from support.tripwire import Tripwire
 
 from paretune.strategies import Applied, registry
+from paretune.strategies.mechanics.blocks import find_blocks
 
 _PLACING = [
     text
@@ -22,8 +23,15 @@ _PLACING = [
 ]
 
 
-@pytest.mark.parametrize("case", MODULES, ids=lambda case: case.name)
-@pytest.mark.parametrize("placing", _PLACING)
+_PAIRS = [
+    pytest.param(case, placing, id=f"{case.name}-{placing}")
+    for case in MODULES
+    for placing in _PLACING
+    if not placing.startswith("block_residency") or find_blocks(case.model())
+]
+
+
+@pytest.mark.parametrize(("case", "placing"), _PAIRS)
 @pytest.mark.parametrize("order", ["cast first", "cast last"])
 def test_result_and_undo_are_those_of_casting_alone(case: Case, placing: str, order: str) -> None:
     cast = "layerwise_casting"
