@@ -64,28 +64,38 @@ def availability(name: str, device: str | torch.device = "cuda") -> Availability
 def require(chosen: Entry, device: torch.device) -> None:
     """Raise ``BackendUnavailable`` with the reason unless the backend can run on this device; a yes is remembered."""
     if not _known_available(chosen.name, device.type, device.index):
-        raise BackendUnavailable(f"{chosen.name}: {availability(chosen.name, device)}.")
+        raise BackendUnavailable(f"{chosen.name}: {str(availability(chosen.name, device)).removeprefix('no: ')}")
 
 
 _AVAILABLE: set[tuple[str, str, int | None]] = set()
 
 
 def _known_available(name: str, kind: str, index: int | None) -> bool:
-    key = (name, kind, index)
-    if key not in _AVAILABLE and availability(name, kind if index is None else f"{kind}:{index}"):
+    key, place = (name, kind, index), kind if index is None else f"{kind}:{index}"
+    if kind == "sim":  # The next simulation in this process may be another card.
+        return bool(availability(name, place))
+    if key not in _AVAILABLE and availability(name, place):
         _AVAILABLE.add(key)
     return key in _AVAILABLE
 
 
-@cache
 def compute_capability(kind: str, index: int | None = None) -> Capability | None:
     """NVIDIA's compute capability of a CUDA or simulated device, None for other devices."""
+    if kind == "sim":
+        return _asked(kind, index)
+    return _cached(kind, index) if kind == "cuda" else None
+
+
+def _asked(kind: str, index: int | None) -> Capability | None:
     import torch
 
-    if kind not in ("cuda", "sim") or torch.version.hip:
+    if kind == "cuda" and torch.version.hip:
         return None
     major, minor = torch.get_device_module(kind).get_device_capability(index)
     return major, minor
+
+
+_cached = cache(_asked)
 
 
 def _platform(place: str) -> str:
