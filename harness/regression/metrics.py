@@ -9,11 +9,14 @@ from typing import Any
 
 from paretune.harness.records import RUN_PHASES_EXCLUDE, Kind, Peaks, Record
 
-__all__ = ["Metric", "details", "figures", "metric_of"]
+__all__ = ["CONDITIONS", "Metric", "details", "figures", "metric_of"]
 
 _MEASURED_TOLERANCE = 0.01
 _SIMULATED_TIME_TOLERANCE = 0.01
 _LOOSE_TOLERANCE = 0.05
+
+CONDITIONS = frozenset({"foreign_processes", "throttled", "sm_clock_mhz", "temperature_c"})
+"""Counters that tell how the machine was, not what the plan did; they are never compared."""
 
 _PEAKS = tuple(field.name for field in dataclasses.fields(Peaks))
 _NOISY_WHEN_MEASURED = ("peak_used_bytes", "peak_host_bytes", "pinned_bytes")
@@ -42,7 +45,7 @@ def figures(record: Record) -> dict[str, float | str]:
         found |= _peaks(f"phases.{phase}.", peaks)
     found |= {f"transfers.{name}": value for name, value in (record.transfers or {}).items() if _is_number(value)}
     for name, value in record.counters.items():
-        if _is_number(value) or name.endswith("_hash"):
+        if name not in CONDITIONS and (_is_number(value) or name.endswith("_hash")):
             found[f"counters.{name}"] = value
     operators = record.counters.get("operators")
     if isinstance(operators, Mapping):
@@ -54,7 +57,8 @@ def figures(record: Record) -> dict[str, float | str]:
 
 def details(record: Record) -> dict[str, Any]:
     """What explains figures: counts by operator, who reached the peak, what engaged; flat, by dotted name."""
-    nested = {name: value for name, value in record.counters.items() if not _is_number(value) and name[-5:] != "_hash"}
+    compared = figures(record)
+    nested = {name: value for name, value in record.counters.items() if f"counters.{name}" not in compared}
     return {**_flat(nested), **_flat({"engaged": dict(record.facts)})}
 
 

@@ -197,3 +197,11 @@ def test_two_records_of_one_plan_are_refused():
 def test_other_workload_device_or_cap_is_another_plan():
     for other in (record(device="sim:rtx-4090"), record(device_memory_bytes=GIB), record(workload={"name": "x"})):
         assert len(compare([record()], [other])) == 2
+
+
+def test_how_the_machine_was_is_not_compared():
+    before = measured(counters={"num_allocations": 5, "temperature_c": 40, "sm_clock_mhz": 2500, "throttled": []})
+    after = changed(
+        before, counters={"num_allocations": 5, "temperature_c": 71, "sm_clock_mhz": 1800, "throttled": ["x"]}
+    )
+    assert only([before], [after]) == []
