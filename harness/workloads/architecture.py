@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from paretune.harness.workloads.base import WorkloadError
+from paretune.harness.workloads.documents import ArchitectureError, read_document, shipped
 
 __all__ = ["Architecture", "ArchitectureError", "Component", "Input", "Tokens", "load_architecture", "shipped"]
 
 DType = Literal["float32", "float16", "bfloat16"]
-
-
-class ArchitectureError(WorkloadError):
-    """An architecture file that cannot be found or read; the text names the file, the key and what to do."""
 
 
 class _Strict(BaseModel):
@@ -113,20 +104,13 @@ class Architecture(_Strict):
         return self
 
 
-@cache
-def shipped() -> tuple[str, ...]:
-    """Names of the architecture files that come with the package, sorted."""
-    files = _folder().iterdir()
-    return tuple(sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml")))
-
-
 def load_architecture(name: str) -> Architecture:
     """The architecture of that name, or in the YAML file of that path.
 
     Raises:
         ArchitectureError: no such file (with the nearest name), or a key or value that does not belong there.
     """
-    document = _document(name)
+    document = read_document(name)
     try:
         return Architecture(**document)
     except ValidationError as error:
@@ -143,61 +127,3 @@ def _advice(key: str) -> str:
     ]
     near = difflib.get_close_matches(key.rpartition(".")[2], known, n=1)
     return f"Did you mean `{near[0]}`?" if near and near[0] != key.rpartition(".")[2] else "Correct the file."
-
-
-def _folder() -> Traversable:
-    return resources.files("paretune.configs") / "workloads"
-
-
-def _document(name: str) -> dict[str, Any]:
-    """The file's mapping with what it `extends` merged underneath."""
-    import yaml
-
-    is_path = name.endswith((".yaml", ".yml"))
-    file: Traversable = Path(name) if is_path else _folder() / f"{name}.yaml"
-    if not file.is_file():
-        near = difflib.get_close_matches(name, shipped(), n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else "`paretune list workloads` shows the shipped ones."
-        raise ArchitectureError(f"workload.name: no architecture file for {name!r}. {hint}")
-    try:
-        document = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ArchitectureError(f"{name}: not valid YAML: {error}") from error
-    if not isinstance(document, dict):
-        raise ArchitectureError(f"{name}: an architecture file is a mapping; this one is a {type(document).__name__}.")
-    own = {"name": Path(name).stem if is_path else name, **document}
-    parent = own.pop("extends", None)
-    if parent is not None:
-        own = _merge(_document(str(parent)), own)
-    components = own.get("components")
-    if isinstance(components, Mapping):
-        own["components"] = {key: _borrowed(value, key, name) for key, value in components.items()}
-    return own
-
-
-def _borrowed(component: Any, key: str, name: str) -> Any:
-    """Resolve `like: flux.1-dev/text_encoder_2`: that component of that file, with what stands here merged over it."""
-    if not isinstance(component, Mapping) or "like" not in component:
-        return component
-    file, _, part = str(component["like"]).partition("/")
-    known = _document(file).get("components", {})
-    if part not in known:
-        raise ArchitectureError(f"{name}: components.{key}.like: {file!r} has no component {part!r}.")
-    return _merge(known[part], {field: value for field, value in component.items() if field != "like"})
-
-
-def _merge(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """`own` over `base`, mappings merged key by key; `like` replaces what was there.
-
-    A changed configuration makes an inherited parameter count void.
-    """
-    merged = dict(base)
-    for key, value in own.items():
-        inherited = base.get(key)
-        if isinstance(inherited, Mapping) and isinstance(value, Mapping) and "like" not in value:
-            merged[key] = _merge(inherited, value)
-            if "config" in value and "parameters" not in value:
-                merged[key].pop("parameters", None)
-        else:
-            merged[key] = value
-    return merged

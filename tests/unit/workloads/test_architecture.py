@@ -74,3 +74,10 @@ def test_classes_and_configurations_are_checked_when_built(tmp_path: Path, compo
     text = f"source: https://example.org\ncomponents:\n  model:\n    {component}\n"
     with pytest.raises(ArchitectureError, match=said):
         assemble(load_architecture(written(tmp_path, text)))
+
+
+def test_files_that_build_on_each_other_in_a_circle_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("extends: other.yaml\n")
+    (tmp_path / "other.yaml").write_text("extends: one.yaml\n")
+    with pytest.raises(ArchitectureError, match="circle"):
+        load_architecture(str(tmp_path / "one.yaml"))

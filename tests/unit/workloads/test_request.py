@@ -33,7 +33,7 @@ def test_the_resolved_description_says_what_will_be_run() -> None:
         ({"name": "sdxl", "call": 3}, "workload.call: a mapping"),
         ({"steps": 3}, "workload.name: missing"),
         ("sdxxl", "Did you mean 'sdxl'?"),
-        ("no/such.yaml", "no architecture file for 'no/such.yaml'"),
+        ("no/such.yaml", "there is no architecture file 'no/such.yaml'"),
     ],
 )
 def test_mistakes_are_refused_with_the_key(asked: object, said: str) -> None:
