@@ -40,6 +40,7 @@ def pinned_copy(tensor: SimulatedTensor) -> SimulatedTensor:
 def transfer(source: SimulatedTensor, target: Storage, nbytes: int, *, non_blocking: bool) -> None:
     """Charge the time of moving `nbytes` from one tensor's memory into another storage."""
     machine = target.machine
+    _charge_disk(machine, source.sim_storage, target, nbytes)
     start, end = source.sim_storage.index, target.index
     if start < 0 and end < 0:
         host_work(machine, nbytes / machine.host.memcpy_bytes_per_s)
@@ -52,6 +53,12 @@ def transfer(source: SimulatedTensor, target: Storage, nbytes: int, *, non_block
     else:
         kernel_s = memory_seconds(machine, 2.0 * nbytes) + machine.host.kernel_s
         launch(machine.cards[end], kernel_s, machine.host.eager_operator_s)
+
+
+def _charge_disk(machine: Machine, source: Storage, target: Storage, nbytes: int) -> None:
+    from paretune.harness.simulator.disk import charge_disk
+
+    charge_disk(machine, source, target, nbytes)
 
 
 def _to_copy(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -95,6 +102,7 @@ def _copy_(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[str,
     if not isinstance(target, SimulatedTensor):
         return _copy_into_ordinary(target, source)
     if target.sim_storage.index == source.sim_storage.index:
+        _charge_disk(machine, source.sim_storage, target.sim_storage, source.numel() * source.element_size())
         return execute(machine, func, (target, source), {})
     if target.dtype != source.dtype and source.sim_storage.index >= 0:
         source = execute(machine, aten._to_copy.default, (source,), {"dtype": target.dtype})

@@ -35,7 +35,6 @@ class Charge:
 _GATHERS = {aten.embedding, aten.index, aten.index_select, aten.gather}
 _PASSES = {aten.native_group_norm: 1.5, aten.native_layer_norm: 1.2, aten._softmax: 1.2, aten._fused_rms_norm: 1.2}
 """How many times a normalisation's kernel effectively reads its input beyond the caches' help."""
-_MOVES = {aten.cat, aten.copy_, aten.clone, aten.constant_pad_nd, aten.roll, aten.flip, aten.stack}
 
 
 def charge_for(machine: Machine, func: Any, inferred: Inferred) -> Charge:
@@ -57,7 +56,7 @@ def charge_for(machine: Machine, func: Any, inferred: Inferred) -> Charge:
         host_s=machine.host.eager_operator_s,
         workspace_bytes=workspace_bytes(packet, args, results),
         uses_cublas=work is not None and work.uses_cublas,
-        is_fusable=work is None and packet not in _GATHERS and packet not in _MOVES and packet not in _PASSES,
+        is_fusable=work is None and packet not in _GATHERS,
     )
 
 

@@ -9,6 +9,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_map_only
 
 from paretune.harness.simulator.adopt import adopt
+from paretune.harness.simulator.compiling import FUSED_SHARE, HOST_SHARE, is_compiled
 from paretune.harness.simulator.costs import Charge, charge_for
 from paretune.harness.simulator.errors import unsupported
 from paretune.harness.simulator.inference import Inferred, Output, infer, rebuild
@@ -43,6 +44,8 @@ def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if handler is _UNKNOWN:
         handler = _handlers[number] = SPECIAL.get(func)
     if handler is not None:
+        if args and isinstance(args[0], torch.Tensor) and type(args[0]) is not SimulatedTensor and args[0].is_meta:
+            return func(*args, **kwargs)
         return handler(machine, func, args, kwargs)
     return execute(machine, func, args, kwargs)
 
@@ -113,7 +116,11 @@ def _submit(machine: Machine, inferred: Inferred, charge: Charge) -> None:
     if inferred.index >= 0:
         if charge.uses_cublas:
             machine.cards[inferred.index].need_cublas()
-        launch(machine.cards[inferred.index], charge.kernel_s, charge.host_s)
+        if is_compiled():
+            kernel_s = charge.kernel_s * FUSED_SHARE if charge.is_fusable else charge.kernel_s
+            launch(machine.cards[inferred.index], kernel_s, charge.host_s * HOST_SHARE)
+        else:
+            launch(machine.cards[inferred.index], charge.kernel_s, charge.host_s)
     else:
         host_work(machine, charge.host_s)
 

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from paretune.harness.simulator import attention, copies, memory_operators, values
+from paretune.harness.simulator import attention, copies, disk, memory_operators, values
+from paretune.harness.simulator.compiling import CompiledCode
 from paretune.harness.simulator.dispatch import dispatch
 from paretune.harness.simulator.machine import Machine
 from paretune.harness.simulator.modules import ModuleTracker
@@ -18,7 +19,7 @@ from paretune.harness.simulator.sheets import GpuSheet, HostSheet, load_gpu, loa
 
 __all__ = ["Simulation"]
 
-_OWNERS = (attention, copies, memory_operators, values)
+_OWNERS = (attention, copies, disk, memory_operators, values)
 """Modules that fill the table of special operators when they are imported."""
 
 
@@ -61,7 +62,7 @@ class Simulation:
 
     def __enter__(self) -> Simulation:
         activate(self.machine)
-        self._modes = [ModuleTracker(self.machine), ShallowCopies(), self.replay, _Dispatch()]
+        self._modes = [ModuleTracker(self.machine), ShallowCopies(), CompiledCode(), self.replay, _Dispatch()]
         for mode in self._modes:
             mode.__enter__()
         return self
