@@ -98,11 +98,11 @@ def _components_of(target: str, components: Mapping[str, str]) -> list[str | Non
         return [None]
     if target in components:
         return [target]
-    if target in _ROLES:
-        return [name for name, role in components.items() if role == target]
+    if target.removesuffix("s") in _ROLES:
+        return [name for name, role in components.items() if role == target.removesuffix("s")]
     raise ConfigError(
         f"`space.strategies.{target}`: the model has no such component. It has: {', '.join(components)}; "
-        f"roles are {', '.join(_ROLES)}; strategies for all at once stand under `{PIPELINE}`."
+        f"roles are {', '.join(_ROLES)} (with an s where a component has that name too); strategies for all at once stand under `{PIPELINE}`."
     )
 
 

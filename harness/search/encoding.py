@@ -33,7 +33,7 @@ class Encoding:
         first = {axis: next(iter(parts)) for axis, parts in self._parts.items()}
         self.choices = {axis: tuple(parts) for axis, parts in self._parts.items()}
         if listed:
-            self.choices[_LISTED] = (*((_NOTHING,) if self._parts else ()), *listed)
+            self.choices[_LISTED] = (*((_NOTHING,) if self._params else ()), *listed)
             self._params = {text: {**params, _LISTED: _NOTHING} for text, params in self._params.items()}
             self._params |= {text: {**first, _LISTED: text} for text in listed}
 
