@@ -28,8 +28,8 @@ class Applied:
         image = pipe(prompt).images[0]
 
     plan: a ``Plan``, its text, or an iterable of strategies and settings.
-    model: an ``nn.Module`` or a pipeline with ``components``. Components whose weights no strategy places are moved whole.
-    device: where the computation happens.
+    model: an ``nn.Module`` or a pipeline with ``components``. Components whose weights no strategy places are moved
+    whole. device: where the computation happens.
 
     A pipeline-level strategy that places weights sees only the components that no other setting of the plan places, so
     ``model_offload + transformer:block_residency(...)`` streams the transformer and takes turns with the rest.
@@ -40,7 +40,7 @@ class Applied:
 
     def __init__(self, plan: Plan | str | Iterable[Strategy | Setting], model: Any, device: torch.device | str) -> None:
         self.plan = Plan.of(plan)
-        self.device = torch.device(device)
+        self.device = _with_index(torch.device(device))
         self.parts = Parts.of(model)
         self.facts: dict[str, Facts] = {}
         settings = ordered(self._placed())
@@ -99,14 +99,14 @@ class Applied:
             self.facts[str(setting)] = facts
 
     def _parts_for(self, setting: Setting, free: Mapping[str, torch.nn.Module]) -> Parts:
-        """What a pipeline-level strategy works on: the component it names, else all, or all that nothing else places."""
+        """What a pipeline-level strategy works on: the component it names, else all, or all that nothing places."""
         if setting.component is not None:
             modules: Mapping[str, torch.nn.Module] = {setting.component: self.parts.named(setting.component)}
         else:
             modules = free if setting.strategy.places_weights else self.parts.modules
         if not modules:
             raise InfeasiblePlan([f"{setting} has nothing to do: other settings place every component. Remove it."])
-        return Parts(root=self.parts.root, modules=modules)
+        return Parts(root=self.parts.root, modules=modules, undo_plan=self.undo)
 
     def undo(self) -> None:
         """Restore the model exactly; calling it again does nothing."""
@@ -119,6 +119,14 @@ class Applied:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.undo()
+
+
+def _with_index(device: torch.device) -> torch.device:
+    """Text such as "cuda" means the current card; tensors there say "cuda:0", and devices must compare equal."""
+    if device.index is not None or device.type in ("cpu", "meta", "mps"):
+        return device
+    module = torch.get_device_module(device)
+    return torch.device(device.type, module.current_device()) if hasattr(module, "current_device") else device
 
 
 def _refuse_what_rules_refuse(settings: list[Setting], device: torch.device) -> None:

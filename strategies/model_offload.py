@@ -31,7 +31,7 @@ class ModelOffload(PipelineStrategy):
     places_weights: ClassVar[bool] = True
     rules = (
         Excludes(other="sequential_offload", because=_SAME),
-        Excludes(other="device_map", because=_SAME),
+        Excludes(other="device_map", because=_SAME, divides=True),
         Excludes(other="model_offload", because=_SAME),
         Excludes(other="group_offload", because=_SAME, divides=True),
         Needs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +33,13 @@ def role_of(name: str) -> Role:
 class Parts:
     """A pipeline's modules (or one module under the name ``model``) in the order they run.
 
-    ``root`` is the object the user calls: the pipeline, or the module itself.
+    ``root`` is the object the user calls: the pipeline, or the module itself. ``undo_plan`` takes back the whole plan
+    that is being applied.
     """
 
     root: Any
     modules: Mapping[str, torch.nn.Module]
+    undo_plan: Callable[[], None] | None = None
 
     @classmethod
     def of(cls, model: Any) -> Parts:
@@ -78,7 +80,7 @@ class Parts:
 
 
 def _run_order(pipeline: Any, found: Mapping[str, torch.nn.Module]) -> Iterator[str]:
-    """Diffusers states the order in ``model_cpu_offload_seq`` ("text_encoder->unet->vae"); what it omits keeps its place."""
+    """Diffusers states the order in ``model_cpu_offload_seq`` ("text_encoder->unet->vae"); the rest keeps its place."""
     sequence = getattr(pipeline, "model_cpu_offload_seq", None) or ""
     stated = [name for name in sequence.split("->") if name in found]
     rest = [name for name in found if name not in stated]

@@ -31,7 +31,7 @@ class SequentialOffload(PipelineStrategy):
     rules = (
         Excludes(other="group_offload", because=_SAME, divides=True),
         Excludes(other="block_residency", because=_SAME, divides=True),
-        Excludes(other="device_map", because=_SAME),
+        Excludes(other="device_map", because=_SAME, divides=True),
         Excludes(other="sequential_offload", because=_SAME),
     )
 

@@ -1,47 +1,76 @@
-"""Files mapped into memory: their bytes cost no host memory, and moving them costs the disk's time."""
+"""Files of simulated tensors: their headers are remembered, their bytes are only counted and timed."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from paretune.harness.simulator.dispatch import SPECIAL
+from paretune.harness.simulator.copies import transfer
 from paretune.harness.simulator.machine import Machine
+from paretune.harness.simulator.placement import named_index
 from paretune.harness.simulator.storage import Storage
-from paretune.harness.simulator.tensor import make_tensor
-from paretune.harness.simulator.timeline import host_work
+from paretune.harness.simulator.tensor import SimulatedTensor, extent_bytes, make_tensor
 
-__all__ = ["MappedStorage", "charge_disk"]
+__all__ = ["SimulatedDisk"]
 
-
-class MappedStorage(Storage):
-    """Bytes of a file that is mapped into memory; the page cache that serves it is not the process's memory."""
-
-    __slots__ = ()
-
-    def _take(self) -> None:
-        self.block = 0
-
-    def _give_back(self) -> None:
-        self.block = None
+Header = dict[str, tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]]
 
 
-def charge_disk(machine: Machine, source: Storage, target: Storage, nbytes: int) -> None:
-    """Charge the host, which waits, for reading from or writing to mapped files in a copy of ``nbytes``."""
-    if isinstance(source, MappedStorage):
-        machine.traffic.disk_read_bytes += nbytes
-        host_work(machine, nbytes / machine.host.disk_read_bytes_per_s)
-    if isinstance(target, MappedStorage):
-        machine.traffic.disk_write_bytes += nbytes
-        host_work(machine, nbytes / machine.host.disk_write_bytes_per_s)
+class SimulatedDisk:
+    """While a simulation is active, `safetensors.torch` saves and loads simulated tensors; ordinary files stay ordinary.
 
+    A saved file exists, empty, so that programs that look for it find it.
+    """
 
-def _from_file(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    named = {**dict(zip(("filename", "shared", "size"), args)), **kwargs}
-    dtype = named.get("dtype") or torch.get_default_dtype()
-    size = int(named.get("size") or 0)
-    return make_tensor(MappedStorage(machine, -1, size * dtype.itemsize), dtype, (size,), (1,))
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._files: dict[str, Header] = {}
 
+    def __enter__(self) -> SimulatedDisk:
+        import safetensors.torch
 
-SPECIAL[torch.ops.aten.from_file.default] = _from_file
+        self._originals = (safetensors.torch.save_file, safetensors.torch.load_file)
+        safetensors.torch.save_file = self._save  # type: ignore[assignment]
+        safetensors.torch.load_file = self._load
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        import safetensors.torch
+
+        safetensors.torch.save_file, safetensors.torch.load_file = self._originals
+
+    def _save(self, tensors: Mapping[str, torch.Tensor], filename: str | os.PathLike[str], metadata: Any = None) -> None:
+        if not any(isinstance(tensor, SimulatedTensor) for tensor in tensors.values()):
+            self._originals[0](dict(tensors), filename, metadata)
+            return
+        header: Header = {}
+        for name, tensor in tensors.items():
+            if not tensor.is_contiguous():
+                raise ValueError(f"{name}: safetensors saves contiguous tensors only. Call .contiguous() before.")
+            header[name] = (tensor.dtype, tuple(tensor.shape), tensor.stride())
+        nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+        self._machine.host_s += nbytes / self._machine.host.disk_write_bytes_per_s
+        self._machine.traffic.disk_write_bytes += nbytes
+        Path(filename).write_bytes(b"")
+        self._files[os.path.realpath(filename)] = header
+
+    def _load(self, filename: str | os.PathLike[str], device: Any = "cpu") -> dict[str, torch.Tensor]:
+        header = self._files.get(os.path.realpath(filename))
+        if header is None:
+            return self._originals[1](filename, device)
+        return {name: self._read(*described, named_index(self._machine, device)) for name, described in header.items()}
+
+    def _read(self, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...], index: int) -> torch.Tensor:
+        nbytes = extent_bytes(size, stride, dtype.itemsize)
+        self._machine.host_s += nbytes / self._machine.host.disk_read_bytes_per_s
+        self._machine.traffic.disk_read_bytes += nbytes
+        held = make_tensor(Storage(self._machine, -1, nbytes), dtype, size, stride)
+        if index < 0:
+            return held
+        placed = make_tensor(Storage(self._machine, index, nbytes), dtype, size, stride)
+        transfer(held, placed.sim_storage, nbytes, non_blocking=False)
+        return placed

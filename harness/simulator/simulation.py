@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from paretune.harness.simulator import attention, copies, disk, memory_operators, values
 from paretune.harness.simulator.compiling import CompiledCode
+from paretune.harness.simulator.disk import SimulatedDisk
 from paretune.harness.simulator.dispatch import dispatch
 from paretune.harness.simulator.machine import Machine
 from paretune.harness.simulator.modules import ModuleTracker
@@ -62,7 +63,7 @@ class Simulation:
 
     def __enter__(self) -> Simulation:
         activate(self.machine)
-        self._modes = [ModuleTracker(self.machine), ShallowCopies(), CompiledCode(), self.replay, _Dispatch()]
+        self._modes = [ModuleTracker(self.machine), ShallowCopies(), CompiledCode(), SimulatedDisk(self.machine), self.replay, _Dispatch()]
         for mode in self._modes:
             mode.__enter__()
         return self

@@ -87,10 +87,13 @@ class Cell:
     originals: tuple[torch.Tensor, ...] = field(repr=False)
     is_moved: bool = False
 
+    def pairs(self) -> Iterator[tuple[torch.Tensor, Look]]:
+        """Each original with its look."""
+        return zip(self.originals, self.looks)
+
     def raw(self) -> torch.Tensor:
         """The cell's own bytes as a 1-D tensor that shares the storage it was found in."""
-        finest = min(zip(self.looks, self.originals), key=lambda pair: pair[0].dtype.itemsize)
-        look, tensor = finest
+        tensor, look = min(self.pairs(), key=lambda pair: pair[1].dtype.itemsize)
         item = look.dtype.itemsize
         first = tensor.storage_offset() - look.start_bytes // item
         return tensor.as_strided((self.num_bytes // item,), (1,), first).view(torch.uint8)

@@ -102,7 +102,7 @@ class DiskStore(HostStore):
         handle, name = tempfile.mkstemp(prefix="paretune-", suffix=".weights", dir=self.folder)
         self._paths.append(Path(name))
         try:
-            os.posix_fallocate(handle, 0, num_bytes)
+            _reserve(handle, num_bytes)
         finally:
             os.close(handle)
         return torch.from_file(name, shared=True, size=num_bytes, dtype=torch.uint8)
@@ -110,3 +110,14 @@ class DiskStore(HostStore):
     def close(self) -> None:
         while self._paths:
             self._paths.pop().unlink(missing_ok=True)
+
+
+def _reserve(handle: int, num_bytes: int) -> None:
+    """Claim the disk's blocks now: a full disk is an error here and a crash when a mapped page is written.
+
+    A simulated tensor has no bytes to write, so its file stays a name without blocks.
+    """
+    if type(torch.empty(1, dtype=torch.uint8)) is torch.Tensor:
+        os.posix_fallocate(handle, 0, num_bytes)
+    else:
+        os.ftruncate(handle, num_bytes)

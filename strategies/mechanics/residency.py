@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from torch import nn
 
 from paretune.strategies.errors import Unsupported
 from paretune.strategies.mechanics.bundle import Bundle
-from paretune.strategies.mechanics.cells import is_opaque, own_tensors, owners_of
+from paretune.strategies.mechanics.cells import own_tensors, owners_of
 from paretune.strategies.mechanics.host_store import FoundStore, HostStore
 from paretune.strategies.mechanics.link import Link
 from paretune.strategies.mechanics.order import Order
@@ -63,12 +63,14 @@ class Residency:
         link: Link,
         *,
         store: HostStore | None = None,
+        disk: HostStore | None = None,
         staging: Staging | None = None,
         look_ahead: int = 0,
     ) -> None:
         self.component = component
         self.link = link
         self.store = store or FoundStore()
+        self.disk = disk
         self.staging = staging
         self.look_ahead = look_ahead if link.is_asynchronous else 0
         self.lock: Any = threading.RLock()
@@ -97,8 +99,6 @@ class Residency:
         tensors = [tensor for owner in owners_of(self.component) for tensor in own_tensors(owner)]
         if any(tensor.is_meta for tensor in tensors):
             raise Unsupported(f"{type(self.component).__name__} has weights on the meta device. Load them first.")
-        if any(is_opaque(tensor) for tensor in tensors):
-            raise Unsupported(f"{type(self.component).__name__} has weights that are more than one stretch of memory.")
         self.units = units_of(self._grouping(self.component))
         self._order = Order([unit for unit in self.units if unit.group.keep in _IN_ORDER])
         self.needs = {owner: unit for unit in self.units for owner in unit.group.owners}
@@ -113,9 +113,15 @@ class Residency:
 
     def _bring_to_host(self) -> None:
         passing = self._passing_bundles()
-        bundles = list(dict.fromkeys((*passing, *self.bundles())))
-        wanted = [b.num_bytes if b in passing or self.store.pins_resident else 0 for b in bundles]
-        for kept in self.store.buffers(wanted):
+        on_disk = {b for unit in self.units if unit.group.on_disk for b in unit.bundles}
+        ordered = list(dict.fromkeys((*passing, *self.bundles())))
+        self._fill(self.store, [b for b in ordered if b not in on_disk], passing)
+        if self.disk is not None and on_disk:
+            self._fill(self.disk, [b for b in ordered if b in on_disk], passing)
+
+    def _fill(self, store: HostStore, bundles: list[Bundle], passing: Collection[Bundle]) -> None:
+        sizes = [b.num_bytes if b in passing or store.pins_resident else 0 for b in bundles]
+        for kept in store.buffers(sizes):
             for index, flat in kept:
                 self._remember_home(bundles[index])
                 bundles[index].keep_on_host(flat)
@@ -228,6 +234,8 @@ class Residency:
         if self.staging is not None:
             self.staging.close()
         self.store.close()
+        if self.disk is not None:
+            self.disk.close()
         self.units, self.needs, self._by_trigger = [], {}, {}
 
     def _send_all_home(self) -> None:

@@ -1,40 +1,52 @@
-"""Move tensors between host and device: the one place that knows about pinning, streams, ties and flat buffers."""
+"""Move weights to a device for good, or until a plan is undone: ties, views, strides and buffers stay as they are."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
+from torch import nn
 
 from paretune.strategies.base import Undo
+from paretune.strategies.mechanics.cells import Cell, cells_of, is_opaque, own_tensors, owners_of
+from paretune.strategies.mechanics.link import outside_autograd
+from paretune.strategies.mechanics.opaque import exchange, moved
 
-__all__ = ["move_module"]
+__all__ = ["move_module", "move_tensors"]
 
 
-def move_module(module: torch.nn.Module, device: torch.device, undo: Undo) -> None:
-    """Move every parameter and buffer to ``device``; undo moves back only what was moved.
+def move_module(module: nn.Module, device: torch.device, undo: Undo) -> None:
+    """Move every parameter and buffer of ``module`` to ``device``; see ``move_tensors``."""
+    move_tensors(owners_of(module), device, undo)
 
-    The host copies are let go, as ``Module.to`` does, so a resident model is not held twice. Parameters keep their
-    identity, hence ties between parameters survive; buffers that were one tensor stay one tensor.
+
+def move_tensors(owners: Iterable[nn.Module], device: torch.device, undo: Undo) -> None:
+    """Move the tensors registered on these very modules to ``device``; undo moves back only what was moved.
+
+    The host copies are let go, as ``Module.to`` does, so a resident model is not held twice; undo brings back the
+    values that the tensors have then. Tensor objects keep their identity, and those that share memory still share it.
+
+    Raises ``ValueError`` for a weight without data (meta device).
     """
-    moved: dict[int, torch.Tensor] = {}
-    for owner in module.modules():
-        for parameter in owner.parameters(recurse=False):
-            if parameter.device != device:
-                _move_parameter(parameter, device, undo)
-        for name, buffer in list(owner.named_buffers(recurse=False)):
-            if buffer.device != device:
-                _move_buffer(owner, name, device, moved)
-                undo(lambda owner=owner, name=name, home=buffer.device: _move_buffer(owner, name, home, moved))
+    tensors = [tensor for owner in owners for tensor in own_tensors(owner) if tensor.device != device]
+    for cell in cells_of(tensor for tensor in tensors if not is_opaque(tensor)):
+        home = cell.home
+        cell.originals = ()
+        _carry(cell, device)
+        undo(lambda cell=cell, home=home: _carry(cell, home))
+    for tensor in dict.fromkeys(tensor for tensor in tensors if is_opaque(tensor)):
+        home = tensor.device
+        exchange(tensor, moved(tensor, device))
+        undo(lambda tensor=tensor, home=home: exchange(tensor, moved(tensor, home)))
 
 
-def _move_parameter(parameter: torch.nn.Parameter, device: torch.device, undo: Undo) -> None:
-    home = parameter.device
-    parameter.data = parameter.data.to(device)
-    undo(lambda: setattr(parameter, "data", parameter.data.to(home)))
-
-
-def _move_buffer(owner: torch.nn.Module, name: str, device: torch.device, moved: dict[int, torch.Tensor]) -> None:
-    buffer = owner._buffers[name]
-    assert buffer is not None
-    if id(buffer) not in moved:
-        moved[id(buffer)] = buffer.to(device)
-    owner._buffers[name] = moved[id(buffer)]
+def _carry(cell: Cell, device: torch.device) -> None:
+    """Copy the cell's bytes as they are now; whoever replaced one of its tensors meanwhile keeps the replacement."""
+    with outside_autograd():
+        cell.originals = tuple(look.tensor.data for look in cell.looks)
+        if all(tensor.shape == look.size and tensor.dtype == look.dtype for tensor, look in cell.pairs()):
+            bytes_there = cell.raw().to(device, copy=True)
+            cell.show(cell.views(bytes_there, 0))
+        else:
+            cell.show(tensor.to(device) for tensor in cell.originals)
+        cell.originals = ()

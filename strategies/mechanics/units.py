@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from paretune.strategies.mechanics.bundle import Bundle
-from paretune.strategies.mechanics.cells import Cell, cells_of, own_tensors
+from paretune.strategies.mechanics.cells import Cell, cells_of, is_opaque, own_tensors
 from paretune.strategies.mechanics.link import Link
+from paretune.strategies.mechanics.opaque import OpaqueBundle
 from paretune.strategies.mechanics.staging import Staging
 
 __all__ = ["Group", "Keep", "Unit", "units_of"]
+
+
+Users = tuple[int, ...]
 
 
 class Keep(enum.Enum):
@@ -39,6 +43,7 @@ class Group:
     owners: tuple[nn.Module, ...]
     triggers: tuple[nn.Module, ...]
     keep: Keep
+    on_disk: bool = False
 
 
 @dataclass(kw_only=True, eq=False)
@@ -103,15 +108,27 @@ def units_of(groups: Sequence[Group]) -> list[Unit]:
     for index, tensors in enumerate(members):
         for tensor in tensors:
             needed_by.setdefault(tensor, []).append(index)
-    together: dict[tuple[int, ...], list[Cell]] = {}
-    for cell in cells_of(needed_by):
-        users = {index for look in cell.looks for index in needed_by[look.tensor]}
-        together.setdefault(tuple(sorted(users)), []).append(cell)
-    bundles = {users: Bundle(cells) for users, cells in together.items()}
+    bundles = [*_bundles(needed_by), *_opaque_bundles(needed_by)]
     return [
-        Unit(group=group, bundles=tuple(b for users, b in bundles.items() if index in users))
+        Unit(group=group, bundles=tuple(bundle for users, bundle in bundles if index in users))
         for index, group in enumerate(groups)
     ]
+
+
+def _bundles(needed_by: Mapping[torch.Tensor, list[int]]) -> list[tuple[Users, Bundle]]:
+    together: dict[Users, list[Cell]] = {}
+    for cell in cells_of(tensor for tensor in needed_by if not is_opaque(tensor)):
+        users = {index for look in cell.looks for index in needed_by[look.tensor]}
+        together.setdefault(tuple(sorted(users)), []).append(cell)
+    return [(users, Bundle(cells)) for users, cells in together.items()]
+
+
+def _opaque_bundles(needed_by: Mapping[torch.Tensor, list[int]]) -> list[tuple[Users, Bundle]]:
+    together: dict[Users, list[torch.Tensor]] = {}
+    for tensor, users in needed_by.items():
+        if is_opaque(tensor):
+            together.setdefault(tuple(users), []).append(tensor)
+    return [(users, OpaqueBundle(tensors)) for users, tensors in together.items()]
 
 
 def _tensors(group: Group) -> list[torch.Tensor]:
