@@ -15,7 +15,7 @@ from paretune.harness.simulator.storage import Storage
 from paretune.harness.simulator.tensor import SimulatedTensor, extent_bytes, make_tensor
 from paretune.harness.simulator.timeline import copy_between_cards, copy_to_device, copy_to_host, host_work, launch
 
-__all__ = ["pinned_copy", "transfer"]
+__all__ = ["pinned_copy", "read_file", "transfer", "write_file"]
 
 aten = torch.ops.aten
 
@@ -56,9 +56,21 @@ def transfer(source: SimulatedTensor, target: Storage, nbytes: int, *, non_block
 
 
 def _charge_disk(machine: Machine, source: Storage, target: Storage, nbytes: int) -> None:
-    from paretune.harness.simulator.disk import charge_disk
+    from paretune.harness.simulator.mapped_files import charge_disk
 
     charge_disk(machine, source, target, nbytes)
+
+
+def read_file(machine: Machine, nbytes: int) -> None:
+    """The host waits for the disk; what was read before is not remembered: weights of this size rarely stay cached."""
+    machine.host_s += nbytes / machine.host.disk_read_bytes_per_s
+    machine.traffic.disk_read_bytes += nbytes
+
+
+def write_file(machine: Machine, nbytes: int) -> None:
+    """The host waits until the bytes are handed to the disk."""
+    machine.host_s += nbytes / machine.host.disk_write_bytes_per_s
+    machine.traffic.disk_write_bytes += nbytes
 
 
 def _to_copy(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

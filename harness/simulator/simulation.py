@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from paretune.harness.simulator import attention, copies, disk, memory_operators, values
+from paretune.harness.simulator import attention, copies, mapped_files, memory_operators, values
 from paretune.harness.simulator.compiling import CompiledCode
 from paretune.harness.simulator.disk import SimulatedDisk
 from paretune.harness.simulator.dispatch import dispatch
@@ -20,7 +20,7 @@ from paretune.harness.simulator.sheets import GpuSheet, HostSheet, load_gpu, loa
 
 __all__ = ["Simulation"]
 
-_OWNERS = (attention, copies, disk, memory_operators, values)
+_OWNERS = (attention, copies, mapped_files, memory_operators, values)
 """Modules that fill the table of special operators when they are imported."""
 
 
