@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from paretune.harness.simulator.copies import transfer
+from paretune.harness.simulator.copies import read_file, transfer, write_file
 from paretune.harness.simulator.machine import Machine
 from paretune.harness.simulator.placement import named_index
 from paretune.harness.simulator.storage import Storage
@@ -53,8 +53,7 @@ class SimulatedDisk:
                 raise ValueError(f"{name}: safetensors saves contiguous tensors only. Call .contiguous() before.")
             header[name] = (tensor.dtype, tuple(tensor.shape), tensor.stride())
         nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-        self._machine.host_s += nbytes / self._machine.host.disk_write_bytes_per_s
-        self._machine.traffic.disk_write_bytes += nbytes
+        write_file(self._machine, nbytes)
         Path(filename).write_bytes(b"")
         self._files[os.path.realpath(filename)] = header
 
@@ -66,8 +65,7 @@ class SimulatedDisk:
 
     def _read(self, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...], index: int) -> torch.Tensor:
         nbytes = extent_bytes(size, stride, dtype.itemsize)
-        self._machine.host_s += nbytes / self._machine.host.disk_read_bytes_per_s
-        self._machine.traffic.disk_read_bytes += nbytes
+        read_file(self._machine, nbytes)
         held = make_tensor(Storage(self._machine, -1, nbytes), dtype, size, stride)
         if index < 0:
             return held
