@@ -6,7 +6,6 @@ import copy
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -17,13 +16,15 @@ from paretune.attention.available import require
 from paretune.attention.catalog import entry
 from paretune.attention.errors import BackendRefused
 from paretune.attention.intercept import intercept
+from paretune.attention.layered import lay
 from paretune.attention.rebind import Rebinder
-from paretune.attention.replacement import dispatch_for, sdpa_for
+from paretune.attention.replacement import STAND_INS, dispatch_for, sdpa_for
 from paretune.attention.selection import Named, Selection
 
 __all__ = ["Routed", "route"]
 
 Undo = Callable[[Callable[[], object]], object]
+_NO_HOME = ("torch", "builtins", "functools", "types", "collections")
 _PLAIN = (str, bytes, int, float, bool, complex, torch.Tensor, torch.dtype, torch.device, type(None))
 
 
@@ -98,10 +99,11 @@ def _install(model: torch.nn.Module, selection: Selection, routed: Routed) -> No
     rebinder = _rebinder(selection)
     reached, blind = [], []
     for name, module in model.named_modules():
-        if _swap(module, rebinder, routed.undo) | _swap_attributes(module, rebinder, routed.undo):
-            reached.append(name)
-        elif rebinder.blind & set(type(module).__mro__):
+        subclass = rebinder.subclass(type(module))
+        if _is_blind(module, rebinder):
             blind.append((name, module))
+        elif _swap(module, subclass, routed.undo) | _swap_attributes(module, rebinder, routed.undo):
+            reached.append(name)
         elif reason := _why_missed(module):
             routed.missed[name] = reason
     if not reached and not blind and not routed.missed:
@@ -121,6 +123,8 @@ def _rebinder(selection: Selection) -> Rebinder:
     dispatch = sys.modules.get("diffusers.models.attention_dispatch")
     if dispatch is not None:
         replacements[dispatch.dispatch_attention_fn] = dispatch_for(selection, dispatch.dispatch_attention_fn)
+    # What an outer route has put there is replaced like the original.
+    replacements |= {inner: replacements[old] for inner, old in STAND_INS.items() if old in replacements}
     if selection.name != "native":
         # PyTorch's fused encoder path computes attention inside one operator; this code must take the open path.
         replacements[torch.backends.mha.get_fastpath_enabled] = _never
@@ -131,14 +135,25 @@ def _never() -> bool:
     return False
 
 
-def _swap(module: Any, rebinder: Rebinder, undo: Undo) -> bool:
-    """Give the module the subclass whose methods reach the backend."""
-    cls = type(module)
-    subclass = rebinder.subclass(cls)
+def _is_blind(module: torch.nn.Module, rebinder: Rebinder) -> bool:
+    """Whether the module, or what it holds to compute attention, has code that cannot be followed."""
+    held = [type(value) for value in vars(module).values() if _may_attend(value)]
+    for cls in held:
+        rebinder.subclass(cls)
+    return any(rebinder.blind & set(cls.__mro__) for cls in (type(module), *held))
+
+
+def _may_attend(held: Any) -> bool:
+    """Objects of a class of their own; not tensors, modules, classes or containers."""
+    home = type(held).__module__
+    return hasattr(held, "__dict__") and not isinstance(held, type | torch.nn.Module) and not home.startswith(_NO_HOME)
+
+
+def _swap(module: Any, subclass: type | None, undo: Undo) -> bool:
+    """Give the module the subclass whose methods reach the backend, if there is one."""
     if subclass is None:
         return False
-    module.__class__ = subclass
-    undo(partial(setattr, module, "__class__", cls))
+    undo(lay(module, "class", subclass))
     return True
 
 
@@ -150,22 +165,13 @@ def _swap_attributes(module: torch.nn.Module, rebinder: Rebinder, undo: Undo) ->
             continue
         new = _copy_of(held, rebinder)
         if new is not None:
-            vars(module)[name] = new
-            undo(partial(_put_back, module, name, held, new))
+            undo(lay(module, name, new))
             swapped = True
     return swapped
 
 
-def _put_back(module: torch.nn.Module, name: str, held: Any, new: Any) -> None:
-    """Unless someone has set another one since: that choice is later than ours."""
-    if vars(module).get(name) is new:
-        vars(module)[name] = held
-
-
 def _copy_of(held: Any, rebinder: Rebinder) -> Any | None:
-    if isinstance(held, type | torch.nn.Module) or type(held).__module__.startswith(("torch.", "builtins")):
-        return rebinder.value(held)
-    subclass = rebinder.subclass(type(held)) if hasattr(held, "__dict__") else None
+    subclass = rebinder.subclass(type(held)) if _may_attend(held) else None
     if subclass is None:
         return rebinder.value(held)
     new = copy.copy(held)

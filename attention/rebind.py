@@ -39,9 +39,10 @@ class Rebinder:
 
     def __init__(self, replacements: Mapping[Callable[..., Any], Callable[..., Any]]) -> None:
         self._targets = {id(original): (original, stand_in) for original, stand_in in replacements.items()}
-        self._functions: dict[int, tuple[Any, Any]] = {}
+        self._functions: dict[int, tuple[Any, Any, bool]] = {}
         self._classes: dict[type, type | None] = {}
         self._modules: dict[tuple[int, frozenset[str]], types.ModuleType | None] = {}
+        self._is_blind = False
         self.blind: set[type] = set()
         """Classes whose code mentions attention in a way that cannot be followed, such as an import inside a method."""
 
@@ -86,26 +87,30 @@ class Rebinder:
             function = attribute.__func__ if isinstance(attribute, staticmethod) else attribute
             if name == "__init__" or not isinstance(function, types.FunctionType):
                 continue
+            self._is_blind = False
             rebuilt = self._function(function)
             if rebuilt is not None:
                 found[name] = staticmethod(rebuilt) if isinstance(attribute, staticmethod) else rebuilt
-            elif _TARGET_NAMES & _names(function.__code__):
+            if self._is_blind:
                 self.blind.add(cls)
         return found
 
     def _function(self, function: types.FunctionType) -> Any | None:
         if id(function) not in self._functions:
-            self._functions[id(function)] = (function, None)  # What a function that calls itself sees.
-            self._functions[id(function)] = (function, self._rebuilt(function))
-        return self._functions[id(function)][1]
+            self._functions[id(function)] = (function, None, False)  # What a function that calls itself sees.
+            outer, self._is_blind = self._is_blind, False
+            rebuilt = self._rebuilt(function)
+            self._functions[id(function)] = (function, rebuilt, self._is_blind)
+            self._is_blind |= outer
+        _, rebuilt, is_blind = self._functions[id(function)]
+        self._is_blind |= is_blind
+        return rebuilt
 
     def _rebuilt(self, function: types.FunctionType) -> Any | None:
         home = function.__module__ or ""
         if home.partition(".")[0] == "torch" and not home.startswith(_TORCH_TO_READ):
             return None
         names = _names(function.__code__)
-        if _writes_globals(function.__code__):
-            return None
         changed = {}
         for name in names & function.__globals__.keys():
             value = function.__globals__[name]
@@ -115,6 +120,13 @@ class Rebinder:
         cells = self._closure(function)
         defaults = tuple(self.value(value) or value for value in function.__defaults__ or ())
         if not changed and cells is None and all(a is b for a, b in zip(defaults, function.__defaults__ or ())):
+            self._is_blind |= bool(_TARGET_NAMES & names)
+            return None
+        if "STORE_GLOBAL" in _steps(function.__code__) or (
+            _TARGET_NAMES & names and "IMPORT_NAME" in _steps(function.__code__)
+        ):
+            # A private copy of the names would lose what it writes, and does not hold what it imports.
+            self._is_blind = True
             return None
         # Without __name__ the compiler guards on this dictionary instead of the source module's names.
         scope = {key: value for key, value in function.__globals__.items() if key != "__name__"} | changed
@@ -122,6 +134,7 @@ class Rebinder:
             function.__code__, scope, function.__name__, defaults or None, cells or function.__closure__
         )
         copy.__kwdefaults__ = function.__kwdefaults__
+        scope.update({name: copy for name in names if scope.get(name) is function})
         functools.update_wrapper(copy, function)
         del copy.__dict__["__wrapped__"]
         return copy
@@ -138,20 +151,26 @@ class Rebinder:
         return tuple(new) if any(a is not b for a, b in zip(old, new)) else None
 
     def _module(self, module: types.ModuleType, names: frozenset[str]) -> types.ModuleType | None:
-        """A copy of ``module`` in which the attributes that this code uses lead to the stand-ins."""
+        """A copy of ``module`` in which the attributes that this code uses lead to the stand-ins.
+
+        Only submodules are entered, because modules import each other in circles.
+        """
         key = (id(module), names)
         if key not in self._modules:
-            self._modules[key] = None
             changed = {}
             for name in names & module.__dict__.keys():
                 value = module.__dict__[name]
-                new = self._module(value, names) if isinstance(value, types.ModuleType) else self.value(value)
+                if not isinstance(value, types.ModuleType):
+                    new = self.value(value)
+                elif value.__name__.startswith(f"{module.__name__}."):
+                    new = self._module(value, names)
+                else:
+                    new = self._module(value, names - {name}) if _TARGET_NAMES & names & value.__dict__.keys() else None
                 if new is not None:
                     changed[name] = new
-            if changed:
-                copy = types.ModuleType(module.__name__)
-                copy.__dict__.update(module.__dict__ | changed)
-                self._modules[key] = copy
+            copy = types.ModuleType(module.__name__)
+            copy.__dict__.update(module.__dict__ | changed)
+            self._modules[key] = copy if changed else None
         return self._modules[key]
 
     def _container(self, table: Any) -> Any | None:
@@ -192,9 +211,9 @@ class _Interface:
 
 
 @functools.cache
-def _writes_globals(code: types.CodeType) -> bool:
-    """Whether the function assigns module variables: a private copy of them would lose what it writes."""
-    return any(step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") for step in dis.get_instructions(code))
+def _steps(code: types.CodeType) -> frozenset[str]:
+    """The kinds of instruction in a function."""
+    return frozenset(step.opname for step in dis.get_instructions(code))
 
 
 @functools.cache

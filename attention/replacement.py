@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,9 +14,11 @@ from paretune.attention.kernels.request import Request
 from paretune.attention.masks import like_sdpa
 from paretune.attention.selection import Selection
 
-__all__ = ["dispatch_for", "sdpa_for"]
+__all__ = ["STAND_INS", "dispatch_for", "sdpa_for"]
 
 Tensor = torch.Tensor
+STAND_INS: weakref.WeakKeyDictionary[Callable[..., Any], Callable[..., Any]] = weakref.WeakKeyDictionary()
+"""Every stand-in alive, and the function it stands for."""
 
 
 def sdpa_for(selection: Selection, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -42,6 +45,7 @@ def sdpa_for(selection: Selection, original: Callable[..., Tensor]) -> Callable[
         output = compute(*selection.pick(tensors, request), tensors, request)[0].transpose(1, 2)
         return output.reshape(*leading, *output.shape[-2:])
 
+    STAND_INS[scaled_dot_product_attention] = original
     return scaled_dot_product_attention
 
 
@@ -80,6 +84,7 @@ def dispatch_for(selection: Selection, original: Callable[..., Any]) -> Callable
         output, lse = compute(*selection.pick(tensors, request), tensors, request)
         return (output, lse) if return_lse else output
 
+    STAND_INS[dispatch_attention_fn] = original
     return dispatch_attention_fn
 
 

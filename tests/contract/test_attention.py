@@ -148,7 +148,9 @@ def test_masks_are_right_or_refused(name, kind):
         "dense": set(MASKS),
     }
     assert computed(name, SIZES[0], kind=kind) == (kind in claims[limits(name).mask])
-    for size, causal in itertools.product(sizes_for(name)[1:], (False, True)):
+    if name == "flex":
+        return  # Every size is compiled for; two sizes of it are in the other tests.
+    for size, causal in itertools.product(SIZES[1:], (False, True)):
         computed(name, size, kind=kind, causal=causal)
 
 
@@ -223,8 +225,6 @@ def test_what_lies_in_padding_never_shows(name):
 
 @pytest.mark.parametrize("name", [name for name in HERE if limits(name).mask != "none"])
 def test_each_sample_is_masked_by_its_own_mask(name):
-    if name == "sage_varlen":
-        pytest.xfail("smooths k over the whole batch; its entry says so")
     size = (3, 9, 9, 2, 2, 64)
     query, key, value = tensors(size, dtype_of(name))
     mask = make_mask("right", size, query.dtype)
