@@ -124,7 +124,7 @@ def _read_by(
     names = _names_in_forward(type(module))
     if names & {"weight", "bias"}:
         return {layer: targets[layer] for layer in _near_children(module) if layer in targets}
-    if "parameters" in names:
+    if {"parameters", "dtype"} <= names:
         return dict(_first_parameters(module, targets))
     return {}
 
