@@ -12,7 +12,7 @@ from paretune.strategies.mechanics.cells import Cell, cells_of, is_opaque, own_t
 from paretune.strategies.mechanics.link import outside_autograd
 from paretune.strategies.mechanics.opaque import exchange, moved
 
-__all__ = ["move_module", "move_tensors"]
+__all__ = ["carry", "move_module", "move_tensors"]
 
 
 def move_module(module: nn.Module, device: torch.device, undo: Undo) -> None:
@@ -32,15 +32,15 @@ def move_tensors(owners: Iterable[nn.Module], device: torch.device, undo: Undo) 
     for cell in cells_of(tensor for tensor in tensors if not is_opaque(tensor)):
         home = cell.home
         cell.originals = ()
-        _carry(cell, device)
-        undo(lambda cell=cell, home=home: _carry(cell, home))
+        carry(cell, device)
+        undo(lambda cell=cell, home=home: carry(cell, home))
     for tensor in dict.fromkeys(tensor for tensor in tensors if is_opaque(tensor)):
         home = tensor.device
         exchange(tensor, moved(tensor, device))
         undo(lambda tensor=tensor, home=home: exchange(tensor, moved(tensor, home)))
 
 
-def _carry(cell: Cell, device: torch.device) -> None:
+def carry(cell: Cell, device: torch.device) -> None:
     """Copy the cell's bytes as they are now; whoever replaced one of its tensors meanwhile keeps the replacement."""
     with outside_autograd():
         cell.originals = tuple(look.tensor.data for look in cell.looks)
