@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from paretune.harness.spec import Spec
 from paretune.harness.usage import UsageError
 
-__all__ = ["ConfigError", "load", "parse", "shipped_configs"]
+__all__ = ["ConfigError", "load", "parse", "read_document", "shipped_configs"]
 
 
 class ConfigError(UsageError):
@@ -32,6 +32,16 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
 
     Raises ``ConfigError``.
     """
+    document = read_document(path)
+    if "questions" in document:
+        raise ConfigError(
+            f"{path}: asks several questions; `paretune sweep {path}` runs them all. Name one question here."
+        )
+    return parse(document, overrides, name=str(path))
+
+
+def read_document(path: str | Path) -> Mapping[str, Any]:
+    """The mapping in a YAML file or shipped question, unchecked. Raises ``ConfigError``."""
     import yaml
 
     file = _find(str(path))
@@ -41,7 +51,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
         raise ConfigError(f"{path}: not valid YAML: {error}") from error
     if not isinstance(document, Mapping):
         raise ConfigError(f"{path}: a question is a mapping of keys; this is a {type(document).__name__}.")
-    return parse(document, overrides, name=str(path))
+    return document
 
 
 def parse(document: Mapping[str, Any], overrides: Sequence[str] = (), *, name: str = "question") -> Spec:

@@ -13,6 +13,7 @@ from paretune.harness.usage import UsageError
 
 if TYPE_CHECKING:
     from paretune.harness.question import Question
+    from paretune.harness.spec import Spec
     from paretune.harness.study import Event, Progress
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "TrialsOption",
     "VramOption",
     "WorkersOption",
+    "all_asked",
     "asked",
     "open_study",
     "progress_on_stderr",
@@ -44,16 +46,43 @@ OutputOption = Annotated[Path, typer.Option("--output", help="Folder that keeps 
 def asked(name: str, overrides: Sequence[str], settings: dict[str, Any]) -> Question:
     """The question named on the command line; options that were given win over the file. Raises ``UsageError``."""
     from paretune.harness import config
+
+    told = _told(overrides, settings)
+    if _is_question(name):
+        return _prepared(config.load(name, told))
+    return _prepared(config.parse({"workload": {"name": name}}, told, name=name))
+
+
+def all_asked(name: str, overrides: Sequence[str], settings: dict[str, Any]) -> list[tuple[str, Question]]:
+    """Every question of a file, with its title; a file (or workload) that is one question gives that one.
+
+    Raises ``UsageError``.
+    """
+    from paretune.harness.scenarios import load_questions
+
+    if not _is_question(name):
+        return [(name, asked(name, overrides, settings))]
+    return [(titled.title, _prepared(titled.spec)) for titled in load_questions(name, _told(overrides, settings))]
+
+
+def _told(overrides: Sequence[str], settings: dict[str, Any]) -> list[str]:
+    return [*overrides, *(f"{key}={value}" for key, value in settings.items() if value is not None)]
+
+
+def _is_question(name: str) -> bool:
+    """Whether the name is a question's file rather than a workload: an architecture file has `components`."""
+    from paretune.harness import config
+
+    if name.endswith((".yaml", ".yml")):
+        return "components:" not in _text(name)
+    return name in config.shipped_configs()
+
+
+def _prepared(spec: Spec) -> Question:
+    from paretune.harness import config
     from paretune.harness.question import prepare
     from paretune.harness.workloads.base import WorkloadError
 
-    told = [f"{key}={value}" for key, value in settings.items() if value is not None]
-    if name.endswith((".yaml", ".yml")) and "components:" in _text(name):
-        spec = config.parse({"workload": {"name": name}}, [*overrides, *told])
-    elif name.endswith((".yaml", ".yml")) or name in config.shipped_configs():
-        spec = config.load(name, [*overrides, *told])
-    else:
-        spec = config.parse({"workload": {"name": name}}, [*overrides, *told], name=name)
     try:
         question = prepare(spec)
     except WorkloadError as error:

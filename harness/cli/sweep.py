@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,11 +15,15 @@ from paretune.harness.cli.asking import (
     TrialsOption,
     VramOption,
     WorkersOption,
-    asked,
+    all_asked,
     open_study,
     progress_on_stderr,
 )
 from paretune.harness.cli.options import DeviceText, OverridesArgument, TableFormat
+
+if TYPE_CHECKING:
+    from paretune.harness.question import Question
+    from paretune.harness.records import Record
 
 __all__ = ["command"]
 
@@ -35,23 +39,36 @@ def command(
     output: OutputOption = Path("paretune-results"),
     format: Annotated[TableFormat, typer.Option("--format", help="How the table is printed.")] = "text",
 ) -> None:
-    """Run every plan once and print the table. Interrupting keeps everything; the same command goes on."""
+    """Run every plan once and print the table; a file with `questions` gives a table each.
+
+    Interrupting keeps everything; the same command goes on.
+    """
+    settings = {"device": device, "budget.device_memory": vram, "effort.workers": workers, "search.sampler": "grid"}
+    made = all_asked(question, overrides or [], {**settings, "effort.max_trials": trials or 10**6})
+    answers = [(title, _swept(one.without_lifting(), output, storage)) for title, one in made]
+    if format == "json" and len(answers) > 1:
+        _print([record for _, records in answers for record in records], format, vram, is_mixed=True)
+        return
+    for title, records in answers:
+        if len(answers) > 1 and format in ("text", "markdown"):
+            sys.stdout.write(f"\n## {title}\n\n")
+        _print(records, format, vram)
+
+
+def _swept(made: Question, output: Path, storage: str | None) -> list[Record]:
     from paretune.harness.runner import run_trial
     from paretune.harness.study import Study
 
-    settings = {"device": device, "budget.device_memory": vram, "effort.workers": workers, "search.sampler": "grid"}
-    made = asked(question, overrides or [], {**settings, "effort.max_trials": trials or 10**6})
-    made = made.without_lifting()
     store, ledger = open_study(made, output, storage, run_trial)
     study = Study(question=made, store=store, ledger=ledger, run_trial=run_trial, progress=progress_on_stderr())
     result = study.run()
     print(f"{len(result.records)} plans, {result.num_run} run now, {made.plans.num_refused} refused.", file=sys.stderr)
-    _print(list(result.records), format, vram)
+    return list(result.records)
 
 
-def _print(records: list[object], format: str, vram: str | None) -> None:
+def _print(records: list[Record], format: str, vram: str | None, *, is_mixed: bool = False) -> None:
     from paretune.harness import report
     from paretune.harness.report.draw import draw_table
 
-    table = report.rows(records, budget=vram)  # type: ignore[arg-type]
+    table = report.rows(records, budget=vram, is_mixed_allowed=is_mixed)
     sys.stdout.write(draw_table(table, format_name=format, columns=None, budget=vram, techniques=False))

@@ -1,6 +1,11 @@
 """What is computed: diffusers pipelines, plain modules, or whatever a user's function returns."""
 
+from typing import TYPE_CHECKING
+
 from paretune.harness.workloads.base import Observer, Workload, WorkloadError
+
+if TYPE_CHECKING:
+    from paretune.harness.workloads.catalog import workload_named, workload_names
 
 __all__ = ["Observer", "Workload", "WorkloadError", "workload_named", "workload_names"]
 
