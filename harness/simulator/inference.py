@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
+from paretune.harness.simulator.layouts import answered_layout
 from paretune.harness.simulator.tensor import SimulatedTensor, extent_bytes, signature_of
 
 __all__ = ["Inferred", "Output", "infer", "meta_like", "rebuild"]
@@ -60,6 +61,8 @@ def infer(func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor], index:
     meta_args, meta_kwargs = tree_map_only(torch.Tensor, to_meta, (args, kwargs))
     meta_kwargs = _on_meta(dict(meta_kwargs), func, tensors)
     result = func(*meta_args, **meta_kwargs)
+    if index >= 0:
+        result = answered_layout(func, meta_args, result)
     ordered = [metas[id(tensor)] for tensor in tensors]
     inferred = _describe(result, ordered, tensors, index)
     inferred.is_mutable = func._schema.is_mutable

@@ -35,6 +35,8 @@ def _convolution(args: tuple[Any, ...], results: list[torch.Tensor]) -> int:
     source, weight = args[0], args[1]
     if not _is_planar(source) or weight.shape[1] == 1 or weight.dim() < 4:
         return 0
+    if not _is_planar(results[0]):
+        return _bytes(source)
     share = HALF_CONVERSION_SHARE if source.element_size() == 2 else SINGLE_CONVERSION_SHARE
     return int(share * (_bytes(source) + _bytes(results[0])))
 
