@@ -11,7 +11,7 @@ _HOME = {
     "Outcome": "paretune.harness.records",
     "Record": "paretune.harness.records",
     "Trial": "paretune.harness.records",
-    "fit": "paretune.harness.fit",
+    "fit": "paretune.harness.fitting",
 }
 
 

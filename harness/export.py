@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paretune.harness.diffusers_code import diffusers_lines
+from paretune.harness.records import Kind
 from paretune.strategies import Plan
 from paretune.strategies.sizes import format_gib, format_size
 
@@ -135,8 +136,9 @@ def _evidence(answer: Answer) -> str:
     record, best = _chosen(answer), answer.recommendation
     cap = answer.question.budget.device_memory
     fits = f" in {format_gib(cap)}" if cap is not None else ""
+    simulated = " (simulated)" if record.kind is Kind.SIMULATED else ""
     name, seconds = answer.question.spec.workload["name"], record.median_latency_s
-    return f"{name}{fits}: {seconds:.3g} s a call, {best.status} on {record.device}."
+    return f"{name}{fits}: {seconds:.3g} s a call, {best.status}{simulated}."
 
 
 def _checkpoint(record: Record) -> str | None:

@@ -15,7 +15,15 @@ from paretune.harness.study import Progress, Run, Study, StudyResult
 __all__ = ["join"]
 
 
-def join(storage: str, name: str, *, output: Path, run_trial: Run, progress: Progress | None = None) -> StudyResult:
+def join(
+    storage: str,
+    name: str,
+    *,
+    output: Path,
+    run_trial: Run,
+    progress: Progress | None = None,
+    heartbeat_s: int | None = None,
+) -> StudyResult:
     """Work on study ``name`` until its effort is spent.
 
     Raises ``ValueError`` when the storage has no such study, or when this installation would choose from other plans.
@@ -24,7 +32,7 @@ def join(storage: str, name: str, *, output: Path, run_trial: Run, progress: Pro
 
     question = _question(storage, name)
     store = Store(output)
-    opened = open_storage(storage)
+    opened = open_storage(storage, heartbeat_s=heartbeat_s)
     ledger: Ledger = open_ledger(question, opened, prior=prior_for(question, store, run_trial), name=name)
     return Study(question=question, store=store, ledger=ledger, run_trial=run_trial, progress=progress).run()
 

@@ -41,13 +41,16 @@ class _Seen:
     standing: str | None = None
 
 
-def perform(trial: Trial, progress: Progress) -> Record:
-    """Measure ``trial``; every failure of the plan becomes an outcome. Raises only ``KeyboardInterrupt`` and the like."""
+def perform(trial: Trial, progress: Progress, workload: Workload | None = None) -> Record:
+    """Measure ``trial``; every failure of the plan becomes an outcome. Raises only ``KeyboardInterrupt`` and the like.
+
+    ``workload`` is taken in place of the one that the trial names, for pipelines that exist only in this process.
+    """
     device, seen = device_named(trial.device), _Seen()
     record = blank_record(trial, kind=kind_of(trial), outcome=Outcome.COMPLETE, reason=None)
     try:
-        workload = workload_named(trial.workload)
-        watch = _Pass(device=device, workload=workload, seen=seen, progress=progress)
+        run = workload or workload_named(trial.workload)
+        watch = _Pass(device=device, workload=run, seen=seen, progress=progress)
         if device.memory_pass:
             watch.over(_once(trial), memory=True)
         watch.over(trial, memory=not device.memory_pass)

@@ -64,6 +64,11 @@ class Question:
         """The same question with plans run on the card as it is, so that some run out of memory."""
         return dataclasses.replace(self, is_lifted=False)
 
+    def exact_only(self) -> Question:
+        """The same question without plans that may change the output."""
+        exact = tuple(plan for plan in self.plans.feasible if not plan.is_lossy)
+        return dataclasses.replace(self, plans=dataclasses.replace(self.plans, feasible=exact))
+
     def with_workers(self, workers: int) -> Question:
         """The same question, searched by this many trials at a time."""
         effort = self.spec.effort.model_copy(update={"workers": workers})

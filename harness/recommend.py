@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -223,6 +224,7 @@ def _nothing_fits(
     missing = None
     if closest is None:
         sentence = f"No plan is known to fit{limit}: none of {num_considered} plans completed."
+        sentence += _most_common_failure([record for record, _ in judged])
     else:
         if budget.device_memory is not None and math.isfinite(_need_bytes(closest)):
             missing = max(0, int(_need_bytes(closest)) - budget.device_memory)
@@ -241,6 +243,11 @@ def _nothing_fits(
     )
 
 
+def _most_common_failure(records: Sequence[Record]) -> str:
+    counts = Counter(f"{r.outcome}: {(r.reason or 'no reason recorded').splitlines()[0]}" for r in records)
+    return f" Most of them: {counts.most_common(1)[0][0]}" if counts else ""
+
+
 def _first_reason(record: Record, judged: Sequence[tuple[Record, str | None]]) -> str:
     return next((why for r, why in judged if r is record and why), "it breaks a limit")
 
@@ -248,6 +255,12 @@ def _first_reason(record: Record, judged: Sequence[tuple[Record, str | None]]) -
 def _distance(record: Record, budget: Budget) -> tuple[float, float]:
     over = max(violations(record, budget).values(), default=0.0)
     return (over, _latency(record)) if record.is_complete else (math.inf, math.inf)
+
+
+def _place(record: Record) -> str:
+    if record.kind is Kind.SIMULATED:
+        return f"in simulation of {record.device.removeprefix('sim:').partition(',')[0]}"
+    return f"on {record.device}"
 
 
 def _sentence(answer: Recommendation) -> str:
@@ -258,6 +271,6 @@ def _sentence(answer: Recommendation) -> str:
         spare = answer.budget.device_memory - answer.need.total_bytes
         fits = f" fits {format_gib(answer.budget.device_memory)} with {format_gib(spare)} to spare"
     quality = "may change the output" if chosen.is_lossy else "output unchanged"
-    where = f"{answer.status} on {chosen.device}"
+    where = f"{answer.status} {_place(chosen)}"
     others = f"the fastest of {answer.num_considered} plans known"
     return f"{chosen.plan}{fits}: {_latency(chosen):.3g} s a call, {quality}, {others}, {where}."

@@ -21,6 +21,7 @@ __all__ = ["Event", "Progress", "Run", "Study", "StudyResult"]
 
 Run = Callable[[Trial], Record]
 
+_PAUSE_S = 0.5
 _MAX_STALE_ASKS = 30
 """Proposals in a row that lead to nothing new, after which a plan is taken from the rest of the list."""
 
@@ -97,6 +98,9 @@ class Study:
             trial, plan = taken
             try:
                 self._answer(trial, plan)
+            except BaseException:
+                self.ledger.drop(trial)
+                raise
             finally:
                 with self._changed:
                     self._in_flight.discard(plan)
@@ -106,6 +110,10 @@ class Study:
         """Claim a trial that nobody has answered; ``None`` when the study is over."""
         with self._changed:
             while not self._is_over():
+                self.ledger.retire_silent()
+                if self._others_have_the_rest():
+                    self._changed.wait(_PAUSE_S)
+                    continue
                 taken = self._ask()
                 if taken is not None:
                     self._in_flight.add(taken[1])
@@ -124,12 +132,18 @@ class Study:
                 self._changed.wait()
         return True
 
+    def _others_have_the_rest(self) -> bool:
+        """Whether every plan that is left is with another worker, who may yet fall silent and leave it."""
+        return not set(self.question.encoding.plans) - self.ledger.answered() - self.ledger.taken()
+
     def _reason_to_stop(self) -> str:
         effort, answered = self.question.spec.effort, self.ledger.answered()
-        if self.ledger.num_run() + len(self._in_flight) >= effort.max_trials:
+        if self.ledger.num_run() + max(self.ledger.num_running(), len(self._in_flight)) >= effort.max_trials:
             return f"{effort.max_trials} trials are done"
         if len(answered | self._in_flight) >= len(self.question.encoding.plans):
             return "every plan of the space is answered"
+        if not self.ledger.has_heartbeat and not self._in_flight and self._others_have_the_rest():
+            return "other workers have the rest"
         if effort.max_seconds is not None and self.clock() - self._began >= effort.max_seconds:
             return f"{effort.max_seconds:g} s have passed"
         if effort.patience is not None and self._num_without_gain() >= effort.patience:
@@ -151,13 +165,14 @@ class Study:
         if self._counts["stale"] >= _MAX_STALE_ASKS:
             self._take_from_the_rest()
         trial, plan = self.ledger.ask()
-        if plan is not None and plan not in self._in_flight and plan not in self.ledger.answered():
+        is_free = plan is not None and plan not in self._in_flight and self.ledger.is_first(trial, plan)
+        if plan is not None and is_free and plan not in self.ledger.answered():
             self._counts["stale"] = 0
             return trial, plan
         self._counts["stale"] += 1
         if plan is None:
             self.ledger.refuse(trial)
-        elif plan in self._in_flight:
+        elif not is_free:
             self.ledger.drop(trial)
         else:
             self.ledger.repeat(trial, plan)
@@ -179,7 +194,8 @@ class Study:
             if record is not None:
                 self._counts["inferred"] += 1
             else:
-                record, is_new = checked(self.run_trial(self.question.trial(plan))), True
+                with self.ledger.alive(trial):
+                    record, is_new = checked(self.run_trial(self.question.trial(plan))), True
             self.store.append(record)
             self._known[plan] = record
         self.ledger.tell(trial, plan, record, is_new=is_new)

@@ -7,8 +7,10 @@ import logging
 import math
 import os
 import socket
+import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from paretune.harness.constraints import constraint_names, need_of, violations
@@ -91,9 +93,9 @@ class Ledger:
         self._tell(trial, None, self._optuna.trial.TrialState.FAIL)
 
     def records(self) -> list[Record]:
-        """The records of all finished trials, by all workers."""
-        texts = [_text(trial.user_attrs) for trial in self._finished()]
-        return [Record.from_json(text) for text in texts if text]
+        """The records of all finished trials, by all workers, one per plan."""
+        texts = {_told(trial)["plan"]: _text(trial.user_attrs) for trial in self._finished()}
+        return [Record.from_json(text) for text in texts.values() if text]
 
     def num_run(self) -> int:
         """Finished trials that ran for this study."""
@@ -104,6 +106,60 @@ class Ledger:
         state = self._optuna.trial.TrialState.RUNNING
         trials = patiently(lambda: self.study.get_trials(deepcopy=False, states=(state,)))
         return sum("claim" in trial.user_attrs for trial in trials)
+
+    def taken(self) -> set[str]:
+        """Plans that some worker is busy with, or will be."""
+        return {plan for _, plan in self._claims()}
+
+    def is_first(self, trial: Any, plan: str) -> bool:
+        """Whether no earlier trial claims the plan; of two workers that chose the same, the later one lets go."""
+        return all(number >= trial.number for number, claimed in self._claims() if claimed == plan)
+
+    def _claims(self) -> list[tuple[int, str]]:
+        states = (self._optuna.trial.TrialState.RUNNING, self._optuna.trial.TrialState.WAITING)
+        trials = patiently(lambda: self.study.get_trials(deepcopy=False, states=states))
+        return [(t.number, t.user_attrs["claim"]["plan"]) for t in trials if "claim" in t.user_attrs]
+
+    @property
+    def has_heartbeat(self) -> bool:
+        """Whether a worker that falls silent is noticed by the others."""
+        return self._interval_s() is not None
+
+    @contextmanager
+    def alive(self, trial: Any) -> Iterator[None]:
+        """Give signs of life for a trial while it runs; a storage that is away for a while does no harm."""
+        interval_s, stop = self._interval_s(), threading.Event()
+        if interval_s is None:
+            yield
+            return
+
+        def beat() -> None:
+            while not stop.wait(interval_s):
+                with suppress(Exception):
+                    self.study._storage.record_heartbeat(trial._trial_id)
+
+        patiently(self.study._storage.record_heartbeat, trial._trial_id)
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def retire_silent(self) -> None:
+        """Fail the trials of workers that fell silent; the storage enqueues each once more."""
+        if self.has_heartbeat:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
+                patiently(self._optuna.storages.fail_stale_trials, self.study)
+
+    def _interval_s(self) -> float | None:
+        storage = self.study._storage
+        interval: float | None = (
+            storage.get_heartbeat_interval() if hasattr(storage, "get_heartbeat_interval") else None
+        )
+        return interval
 
     def is_waiting(self, plan: str) -> bool:
         """Whether the plan is enqueued and nobody has taken it yet."""

@@ -29,7 +29,8 @@ _WORKERS = 2
 
 def prior_for(question: Question, store: Store, run_trial: Run) -> Prior | None:
     """The simulator as prior for a GPU that has a data sheet; ``None`` for simulated devices and the CPU."""
-    if question.is_simulated or question.device.startswith("cpu") or not question.spec.search.prior:
+    search = question.spec.search
+    if question.is_simulated or question.device.startswith("cpu") or not search.prior or search.sampler != "residual":
         return None
     from paretune.harness.devices.names import device_named
 
@@ -41,9 +42,9 @@ def nearest_card(facts: Mapping[str, Any]) -> str | None:
     """The data sheet that describes a device best: same compute capability, then the likest name, then memory."""
     from paretune.harness.simulator.sheets import gpu_names, load_gpu
 
-    capability = tuple(facts.get("compute_capability") or ())
+    capability = str(facts.get("compute_capability"))
     sheets = [(name, load_gpu(name)) for name in gpu_names()]
-    same = [(name, sheet) for name, sheet in sheets if tuple(sheet.compute_capability) == capability]
+    same = [(name, sheet) for name, sheet in sheets if "{}.{}".format(*sheet.compute_capability) == capability]
     if not same:
         return None
     wanted, memory = _letters(str(facts.get("name", ""))), float(facts.get("memory_bytes") or 0)
@@ -91,14 +92,14 @@ def forecasts(question: Question, records: list[Record]) -> dict[str, Forecast]:
     texts = question.encoding.plans
     rows = features_of([Plan.parse(text) for text in texts]).rows
     index = {text: row for row, text in enumerate(texts)}
-    usable = [r for r in records if r.is_complete and r.plan in index and r.median_latency_s]
+    usable = [r for r in records if r.is_complete and r.plan in index and r.median_latency_s and need_of(r)]
     if not usable:
         return {}
     seen = [index[record.plan] for record in usable]
     latency = _extended(rows, seen, [float(record.median_latency_s or math.nan) for record in usable])
-    needs = [need.total_bytes if (need := need_of(record)) else math.nan for record in usable]
-    need = _extended(rows, seen, needs)
-    return {text: Forecast(latency_s=latency[row], need_bytes=need[row]) for text, row in index.items()}
+    needs = [need_of(record) for record in usable]
+    sizes = _extended(rows, seen, [float(need.total_bytes) if need else math.nan for need in needs])
+    return {text: Forecast(latency_s=latency[row], need_bytes=sizes[row]) for text, row in index.items()}
 
 
 def _extended(rows: Any, seen: list[int], values: list[float]) -> list[float]:

@@ -20,6 +20,7 @@ from paretune.strategies import Plan
 __all__ = ["Forecast", "Prior", "Residual"]
 
 _UNLIKELY = 0.02
+_LOSSY_EVERY = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,7 @@ class Residual(ListedSampler):
 
     def propose(self, remaining: Sequence[str], finished: Mapping[str, Seen]) -> str:
         self._num_proposed += 1
+        remaining = self._eligible(remaining)
         rows = np.array([self._index[plan] for plan in remaining])
         known = {plan: seen for plan, seen in finished.items() if plan in self._index}
         forecast = self._prior()
@@ -77,12 +79,18 @@ class Residual(ListedSampler):
         need = self._learn(self._need, known, forecast, "need_bytes")
         alive = self._survival(known)
         cap = self._caps[self._num_proposed % len(self._caps)]
-        fits = _chance_below(math.log(cap), *need) * alive * np.where(self._wanted, 1.0, 1e-3)
+        fits = _chance_below(math.log(cap), *need) * alive
         gain = latency[1] if self._explores() else self._improvement(latency, known, cap)
         score = gain * fits
         if not (score[rows] > 0).any():
             score = fits * 1e-9 - need[0] * 1e-12
         return remaining[int(np.argmax(score[rows]))]
+
+    def _eligible(self, remaining: Sequence[str]) -> Sequence[str]:
+        """Plans that may be recommended; now and then the others, to know what allowing them would buy."""
+        wanted = [plan for plan in remaining if self._wanted[self._index[plan]]]
+        others = [plan for plan in remaining if not self._wanted[self._index[plan]]]
+        return others if others and (not wanted or self._num_proposed % _LOSSY_EVERY == 0) else wanted
 
     def _explores(self) -> bool:
         every = round(1 / self._explore) if self._explore else 0
