@@ -100,7 +100,9 @@ def _install(model: torch.nn.Module, selection: Selection, routed: Routed) -> No
     reached, blind = [], []
     for name, module in model.named_modules():
         subclass = rebinder.subclass(type(module))
-        if _is_blind(module, rebinder):
+        if reason := _other_implementation(module):
+            routed.missed[name] = reason
+        elif _is_blind(module, rebinder):
             blind.append((name, module))
         elif _swap(module, subclass, routed.undo) | _swap_attributes(module, rebinder, routed.undo):
             reached.append(name)
@@ -178,6 +180,14 @@ def _copy_of(held: Any, rebinder: Rebinder) -> Any | None:
     new.__class__ = subclass
     new.__dict__ = held.__dict__
     return new
+
+
+def _other_implementation(module: torch.nn.Module) -> str:
+    """transformers' layers choose among their library's own functions by a word in the configuration."""
+    chosen = getattr(getattr(module, "config", None), "_attn_implementation", None)
+    if chosen in (None, "sdpa") or "attention" not in type(module).__name__.lower():
+        return ""
+    return f"its configuration asks for {chosen!r} attention; load the model with attn_implementation='sdpa'"
 
 
 def _why_missed(module: torch.nn.Module) -> str:

@@ -218,10 +218,10 @@ def _steps(code: types.CodeType) -> frozenset[str]:
 
 @functools.cache
 def _names(code: types.CodeType) -> frozenset[str]:
-    """Every name, and every string that could be one, in a function and the functions inside it."""
+    """Every name in a function and the functions inside it, and target names that it passes to ``getattr``."""
     found = set(code.co_names)
     for constant in code.co_consts:
-        if isinstance(constant, str) and constant in _TARGET_NAMES:
+        if isinstance(constant, str) and constant in _TARGET_NAMES and "getattr" in code.co_names:
             found.add(constant)
         if isinstance(constant, types.CodeType):
             found |= _names(constant)

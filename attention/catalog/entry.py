@@ -80,6 +80,7 @@ class Limits:
     gqa: bool = True
     lse: bool = False
     any_scale: bool = True
+    minimum_keys: int = 1
     gradients: bool = True
     capabilities: tuple[tuple[Capability, Capability], ...] = ()
     mask_capabilities: tuple[tuple[Capability, Capability], ...] = ()

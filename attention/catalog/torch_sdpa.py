@@ -39,6 +39,7 @@ _CUDNN = Limits(
     head_sizes=HeadSizes(maximum=128, multiple=8),
     mask="dense",
     causal="top_left",
+    minimum_keys=2,
     capabilities=_SM80_TO_121,
 )
 
@@ -76,7 +77,7 @@ ENTRIES = (
         adapter=f"{_ADAPTER}:flash",
         function=_SDPA,
         layout="B,H,S,D",
-        devices=("cuda", "cpu"),
+        devices=("cuda", "rocm", "cpu"),
         limits=_FLASH_CUDA,
         limits_on=(("cpu", replace(_ANYTHING, head_sizes=HeadSizes())),),
         exactness="rounding",
@@ -90,7 +91,7 @@ ENTRIES = (
         adapter=f"{_ADAPTER}:efficient",
         function=_SDPA,
         layout="B,H,S,D",
-        devices=("cuda",),
+        devices=("cuda", "rocm"),
         limits=_EFFICIENT,
         exactness="rounding",
         cost=Cost(family="efficient"),
@@ -107,7 +108,6 @@ ENTRIES = (
         exactness="rounding",
         cost=Cost(family="cudnn"),
         compiles=True,
-        note="needs more than one key",
     ),
     Entry(
         name="flex",
@@ -116,7 +116,7 @@ ENTRIES = (
         adapter="paretune.attention.kernels.flex:flex",
         function="torch.nn.attention.flex_attention:flex_attention",
         layout="B,H,S,D",
-        devices=("cuda", "cpu", "xpu"),
+        devices=("cuda", "rocm", "cpu", "xpu"),
         limits=Limits(
             dtypes=("float32", "bfloat16", "float16"),
             head_sizes=HeadSizes(minimum=16),
