@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -43,7 +44,9 @@ def parse_spec(spec: str) -> SimulatedSpec:
     family, _, rest = spec.partition(":")
     name, *pairs = rest.split(",")
     if family != "sim" or not name:
-        raise DeviceError(f"device {spec!r}: write sim:NAME, for instance sim:rtx-4090, sim:rtx-4090x2 or sim:t4,memory=24GiB.")
+        raise DeviceError(
+            f"device {spec!r}: write sim:NAME, for instance sim:rtx-4090, sim:rtx-4090x2 or sim:t4,memory=24GiB."
+        )
     counted = re.fullmatch(r"(.+)x([0-9]+)", name)
     options = dict(_option(pair, spec) for pair in pairs)
     if counted is None:
@@ -136,7 +139,7 @@ class _SimulatedSession(Session):
         self._current: tuple[str, float] | None = None
         self._step_times: list[float] = []
         self._call_began_s = 0.0
-        self._operators_before = 0
+        self._operators_before: Counter[object] = Counter()
 
     def watch(self, loaded: Any) -> None:
         """Learn the names of the loaded components, so that peaks have addresses."""
@@ -180,7 +183,7 @@ class _SimulatedSession(Session):
     def start_call(self) -> None:
         self._step_times = []
         self._call_began_s = self.now_s()
-        self._operators_before = self._machine.num_operators
+        self._operators_before = self._machine.operators.copy()
         self._machine.start_call()
 
     def step(self) -> None:
@@ -194,8 +197,12 @@ class _SimulatedSession(Session):
         return self._machine.traffic.summary(self.now_s() - self._call_began_s)
 
     def counters(self) -> Mapping[str, Any]:
+        called = self._machine.operators - self._operators_before
         return {
-            "num_operators": self._machine.num_operators - self._operators_before,
+            "num_operators": sum(called.values()),
+            "operators": {
+                str(operator): count for operator, count in sorted(called.items(), key=lambda item: str(item[0]))
+            },
             "num_allocations": sum(card.num_allocations for card in self._machine.cards),
             "explain": explain(self._machine),
             "num_replayed_calls": self._simulation.replay.num_replayed,

@@ -23,7 +23,17 @@ def causes(baseline: Record, head: Record, metric: str) -> tuple[str, ...]:
     before, after = details(baseline), details(head)
     moved = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     ranked = sorted(moved, key=lambda name: (_rank(name, metric), -_distance(before, after, name), name))
-    return tuple(_sentence(before, after, name) for name in ranked[:_MOST] if _rank(name, metric) < _UNRELATED)
+    told = [_sentence(before, after, name) for name in ranked[:_MOST] if _rank(name, metric) < _UNRELATED]
+    return tuple([*_as_before(before, after, metric), *told][:_MOST])
+
+
+def _as_before(before: Mapping[str, Any], after: Mapping[str, Any], metric: str) -> list[str]:
+    """Who reached a peak, when it is the same operator and module on both sides."""
+    reached = [name for name in after if name.rpartition(".")[2] in _REACHED and _rank(name, metric) == 0]
+    if not reached or any(before.get(name) != after[name] or not after[name] for name in reached):
+        return []
+    words = {name.rpartition(".")[2]: after[name] for name in reached}
+    return [f"peak reached by {words.get('operator')} in {words.get('module')}, as before"]
 
 
 _UNRELATED = 5

@@ -10,7 +10,7 @@ from typing import Any
 
 from paretune.harness.constraints import need_of
 from paretune.harness.pareto import pareto
-from paretune.harness.records import Kind, Outcome, Record
+from paretune.harness.records import Kind, Outcome, Peaks, Record
 from paretune.harness.report.overruns import budget_of, overruns
 from paretune.harness.report.reasons import reason_of
 from paretune.harness.spec import Budget
@@ -29,6 +29,7 @@ class Row:
     """One plan of a table; bytes, seconds and ratios unrounded, ``None`` is not known. ``record``: its source.
 
     is_feasible: complete, and within the budget where one was given.
+    peak_host_bytes, pinned_bytes: over all phases, loading included.
     needed_bytes: what must be there for it to run: allocator, context, and the margin of its kind of figure.
     relative_latency, relative_memory: over the reference plan; memory compares peak allocated bytes.
     """
@@ -152,6 +153,7 @@ def _row(record: Record, *, base: Record | None, budget: Budget, is_on_front: bo
     latency_s, needed = record.median_latency_s, _needed(record)
     transfers = record.transfers or {}
     over = overruns(record, budget) if record.is_complete else ()
+    over_all = Peaks.over([record, *record.phases.values()])
     return Row(
         plan=record.plan,
         outcome=record.outcome.value,
@@ -168,8 +170,8 @@ def _row(record: Record, *, base: Record | None, budget: Budget, is_on_front: bo
         peak_used_bytes=record.peak_used_bytes,
         relative_memory=_over(record.peak_allocated_bytes, base.peak_allocated_bytes if base else None),
         saved_bytes=_less(base.peak_allocated_bytes if base else None, record.peak_allocated_bytes),
-        peak_host_bytes=record.peak_host_bytes,
-        pinned_bytes=record.pinned_bytes,
+        peak_host_bytes=over_all.peak_host_bytes,
+        pinned_bytes=over_all.pinned_bytes,
         copied_bytes=_sum(transfers.get("h2d_bytes"), transfers.get("d2h_bytes")),
         stall_share=transfers.get("stall_share"),
         first_call_s=record.first_call_s,

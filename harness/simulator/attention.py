@@ -106,6 +106,7 @@ def _run(machine: Machine, operator: str, planned: Planned, query: SimulatedTens
     index, charge, size, stride = planned
     machine.operator = operator
     machine.num_operators += 1
+    machine.operators[operator] += 1
     if index < 0:
         host_work(machine, charge.host_s)
     else:

@@ -113,6 +113,7 @@ def _submit(machine: Machine, inferred: Inferred, charge: Charge) -> None:
         machine.host_s += machine.view_s
         return
     machine.num_operators += 1
+    machine.operators[machine.operator] += 1
     if inferred.index >= 0:
         if charge.uses_cublas:
             machine.cards[inferred.index].need_cublas()

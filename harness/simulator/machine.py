@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import torch
@@ -150,6 +151,7 @@ class Machine:
         self.call_began_s = 0.0
         self.traffic = Traffic()
         self.num_operators = 0
+        self.operators: Counter[object] = Counter()
         self.plans: dict[Any, Any] = {}
         self.view_s = host.eager_operator_s / 3
         self._names: dict[int, tuple[str, str]] = {}

@@ -7,6 +7,7 @@ allocated, that returned values, or that follows a call of another component: we
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +39,7 @@ class _Marks:
     entry_bytes: list[int]
     kept_bytes: list[int]
     num_operators: int
+    operators: Counter[object]
     num_allocations: int
     traffic: Traffic
     outputs: Any
@@ -100,7 +102,8 @@ class Replay:
         traffic_before, clocks = machine.traffic.copy(), _clocks(machine)
         ledgers = machine.ledgers()
         before = [ledger.now_bytes for ledger in ledgers]
-        operators, allocations = machine.num_operators, [card.num_allocations for card in machine.cards]
+        counted, operators = machine.operators.copy(), machine.num_operators
+        allocations = [card.num_allocations for card in machine.cards]
         for ledger in ledgers:
             ledger.window_peak_bytes = ledger.now_bytes
         self._is_inside = True
@@ -119,6 +122,7 @@ class Replay:
             entry_bytes=before,
             kept_bytes=kept,
             num_operators=machine.num_operators - operators,
+            operators=machine.operators - counted,
             num_allocations=sum(card.num_allocations for card in machine.cards) - sum(allocations),
             traffic=machine.traffic.minus(traffic_before),
             outputs=outputs,
@@ -134,6 +138,7 @@ class Replay:
             ledger.touch(ledger.now_bytes + peak)
         _advance(machine, marks)
         machine.num_operators += marks.num_operators
+        machine.operators.update(marks.operators)
         machine.cards[0].num_allocations += marks.num_allocations
         machine.traffic.add(marks.traffic)
         storages: dict[int, Storage] = {}
