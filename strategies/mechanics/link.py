@@ -101,7 +101,7 @@ class Link:
         computing = self._api.current_stream(self.device)
         computing.wait_event(transit.arrived)
         for tensor in (transit.buffer, *transit.small) if self.record_stream else transit.small:
-            tensor.record_stream(computing)
+            self._record(tensor, computing)
 
     def leave(self, transit: Transit) -> None:
         """The caller's stream reads the buffer no more once it has done what was submitted so far."""
@@ -142,6 +142,9 @@ class Link:
             target = buffer if is_all else buffer[offset_bytes : offset_bytes + source.numel()]
             target.copy_(source, non_blocking=self.non_blocking)
         return [piece.to(self.device, copy=True) for piece in small]
+
+    def _record(self, tensor: torch.Tensor, stream: Any) -> None:
+        tensor.record_stream(stream)
 
     def _wait(self, event: Any) -> None:
         if event is not None and self._stream is not None:

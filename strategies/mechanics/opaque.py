@@ -30,7 +30,7 @@ def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 def exchange(one: torch.Tensor, other: torch.Tensor) -> None:
     """Let two tensor objects swap everything but their identity, as ``Module.to`` does for such tensors."""
-    torch.utils.swap_tensors(one, other)
+    torch.utils.swap_tensors(one, other)  # type: ignore[no-untyped-call]
 
 
 class OpaqueBundle(Bundle):

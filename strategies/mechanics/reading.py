@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -56,7 +57,7 @@ def read_across(modules: Iterable[nn.Module], around: Calls, inside: Calls, devi
         if original not in classes:
             classes[original] = subclass_of(original, {"__getattr__": _reader(original, around, inside, device)})
         owner.__class__ = classes[original]
-        undo(lambda owner=owner, original=original: setattr(owner, "__class__", original))
+        undo(functools.partial(setattr, owner, "__class__", original))
 
 
 def _reader(original: type[nn.Module], around: Calls, inside: Calls, device: torch.device) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import tempfile
@@ -40,7 +41,7 @@ def _read_back(model: nn.Module, folder: Path, index: dict[str, Any], undo: Undo
     for file in sorted(set(index["weight_map"].values())):
         for label, tensor in read_shard(folder, file).items():
             cell = cells.pop(label)
-            undo(lambda cell=cell: carry(cell, cell.home))
+            undo(functools.partial(carry, cell, cell.home))
             _point(cell, tensor)
 
 

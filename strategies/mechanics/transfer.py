@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 import torch
@@ -33,11 +34,15 @@ def move_tensors(owners: Iterable[nn.Module], device: torch.device, undo: Undo) 
         home = cell.home
         cell.originals = ()
         carry(cell, device)
-        undo(lambda cell=cell, home=home: carry(cell, home))
+        undo(functools.partial(carry, cell, home))
     for tensor in dict.fromkeys(tensor for tensor in tensors if is_opaque(tensor)):
         home = tensor.device
         exchange(tensor, moved(tensor, device))
-        undo(lambda tensor=tensor, home=home: exchange(tensor, moved(tensor, home)))
+        undo(functools.partial(_return, tensor, home))
+
+
+def _return(tensor: torch.Tensor, home: torch.device) -> None:
+    exchange(tensor, moved(tensor, home))
 
 
 def carry(cell: Cell, device: torch.device) -> None:
