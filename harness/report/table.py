@@ -14,10 +14,9 @@ from paretune.harness.records import Kind, Outcome, Peaks, Record
 from paretune.harness.report.overruns import budget_of, overruns
 from paretune.harness.report.reasons import reason_of
 from paretune.harness.spec import Budget
+from paretune.strategies.plan import RESIDENT
 
-__all__ = ["MixedRecords", "Row", "group", "kinds_of", "question_of", "rows"]
-
-RESIDENT = "resident"
+__all__ = ["MixedRecords", "Row", "group", "kinds_of", "newest", "question_of", "rows"]
 
 
 class MixedRecords(ValueError):

@@ -10,7 +10,7 @@ from paretune.harness.report.plots.style import COLOURS, blank, plain
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Line", "history_plot"]
+__all__ = ["Change", "Line", "Point", "history_plot"]
 
 
 class Point(Protocol):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "PLOT_FORMATS", "blank", "legend_of_plans", "numbered", "save", "titled"]
+__all__ = ["COLOURS", "PLOT_FORMATS", "blank", "legend_of_plans", "numbered", "plain", "save", "titled"]
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 """The palette of Okabe and Ito (2008), distinguishable with every common colour blindness."""
