@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from paretune.harness.workloads.documents import ArchitectureError, read_document, shipped
 
@@ -96,6 +96,12 @@ class Architecture(_Strict):
     components: dict[str, Component | None]
     call: dict[str, Any] = {}
     inputs: dict[str, Input] = {}
+
+    @field_validator("call", "options")
+    @classmethod
+    def _null_takes_away(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """What a file inherits and its pipeline does not take is set to null."""
+        return {key: item for key, item in value.items() if item is not None}
 
     @model_validator(mode="after")
     def _module_stands_alone(self) -> Architecture:

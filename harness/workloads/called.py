@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["CalledWorkload"]
 
 _MODULE_PHASES = ("forward",)
+
+_SIZE = ("height", "width")
 
 _DEFAULT_PROMPT = "An astronaut riding a horse on Mars"
 
@@ -45,10 +48,13 @@ class CalledWorkload(Workload):
         """Build it on the host. Raises `WorkloadError`, also for overrides that its call does not take."""
         with _seeded(self._request.weights_seed):
             built = self._source.build()
+        asked = dict(self._request.call)
         target = _target(built)
-        for name in self._request.call:
+        if any(one.kind == "image" for one in built.inputs.values()):
+            asked = {name: value for name, value in asked.items() if name not in _SIZE or _takes(name, target)}
+        for name in {**built.call, **asked}:
             _refuse_unknown_argument(name, target)
-        self._built, self._made = built, {}
+        self._built, self._made = dataclasses.replace(built, call={**built.call, **asked}), {}
         return built.model
 
     def run(self, loaded: Any, *, device: torch.device, observer: Observer | None = None) -> Any:
@@ -76,7 +82,7 @@ class CalledWorkload(Workload):
     def _on_device(self, built: Built, device: torch.device) -> Mapping[str, Any]:
         """Inputs are copied to a device once, so that timed calls start with them there."""
         if str(device) not in self._made:
-            made = {**built.call, **self._inputs(built), **self._request.call}
+            made = {**self._inputs(built), **built.call}
             self._made[str(device)] = {name: _moved(value, device) for name, value in made.items()}
         return self._made[str(device)]
 
@@ -85,7 +91,7 @@ class CalledWorkload(Workload):
 
         if "host" not in self._made:
             self._made["host"] = self._inputs(built)
-        arguments = {**built.call, **self._made["host"], **self._request.call}
+        arguments = {**self._made["host"], **built.call}
         accepted = inspect.signature(type(built.model).__call__).parameters
         if "generator" in accepted:
             arguments["generator"] = torch.Generator("cpu").manual_seed(self._request.seed)
@@ -154,15 +160,17 @@ def _target(built: Built) -> Callable[..., Any]:
 
 
 def _refuse_unknown_argument(name: str, target: Callable[..., Any]) -> None:
+    if not _takes(name, target):
+        known = ", ".join(key for key in inspect.signature(target).parameters if key not in ("self", "kwargs"))
+        asked = next(iter(user_names({name: None})))
+        raise WorkloadError(f"workload.{asked}: the call does not take it. It takes: {known}.")
+
+
+def _takes(name: str, target: Callable[..., Any]) -> bool:
     """diffusers' pipelines take `**kwargs` for retired arguments and drop all others; elsewhere it means any."""
     parameters = inspect.signature(target).parameters
     is_open = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
-    if name in parameters or (is_open and not target.__module__.startswith("diffusers.")):
-        return
-    known = ", ".join(key for key in parameters if key not in ("self", "kwargs"))
-    raise WorkloadError(
-        f"workload.{next(iter(user_names({name: None})))}: the call does not take it. It takes: {known}."
-    )
+    return name in parameters or (is_open and not target.__module__.startswith("diffusers."))
 
 
 def _moved(value: Any, device: torch.device) -> Any:

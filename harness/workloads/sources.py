@@ -51,12 +51,14 @@ class ArchitectureSource:
 
     def describe(self) -> Mapping[str, Any]:
         """Class, dtype and where the configuration was published."""
+        sizes = [(one.height, one.width) for one in self._inputs().values() if one.kind == "image"][:1]
+        picture = dict(zip(("height", "width"), sizes[0])) if sizes else {}
         return {
             "source": "architecture",
             "published": self.architecture.source,
             "pipeline": self.architecture.pipeline,
             "dtype": self.request.dtype or self.architecture.dtype,
-            "call": dict(self.architecture.call),
+            "call": {**picture, **self.architecture.call},
         }
 
     def build(self) -> Built:
@@ -75,5 +77,11 @@ class ArchitectureSource:
             model=assemble(self.architecture, seed=self.request.weights_seed, dtype=dtype),
             method=self.architecture.method,
             call=self.architecture.call,
-            inputs=self.architecture.inputs,
+            inputs=self._inputs(),
         )
+
+    def _inputs(self) -> dict[str, Input]:
+        """The declared inputs; `height` and `width` of the request are those of a picture that comes in."""
+        sizes = {key: self.request.call[key] for key in ("height", "width") if key in self.request.call}
+        declared = self.architecture.inputs
+        return {name: one.model_copy(update=sizes) if one.kind == "image" else one for name, one in declared.items()}

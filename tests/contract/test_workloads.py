@@ -71,8 +71,9 @@ def reference(name: str) -> tuple[torch.Tensor, Following]:
 def _expected_steps(spec: Any) -> int:
     if spec["pipeline"] is None:
         return 1
-    steps = int(spec["steps"] * spec.get("strength", 1.0))
-    return steps + 1 if spec["pipeline"] == "StableDiffusionPipeline" else steps  # PNDM repeats its first step
+    scheduler = load_architecture(spec["name"]).components["scheduler"]
+    repeats_first = scheduler is not None and scheduler.class_name == "PNDMScheduler"
+    return int(spec["steps"] * spec.get("strength", 1.0)) + repeats_first
 
 
 def _modules(loaded: Any) -> list[torch.nn.Module]:
