@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Compile", "HooksInside"]
 
+_INSIDE = "weights would move inside compiled code"
 _BY_LAYER = {"sequential_offload"}
 _BY_BLOCK = {"group_offload", "block_residency"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class HooksInside:
-    """Placing weights inside a compiled region is refused: compiled code runs without the hooks that would bring them."""
+    """Refuse weights that move inside a compiled region: it runs without the hooks that would bring them."""
 
     def broken(self, own: Setting, others: Sequence[Setting], where: Surroundings) -> Iterator[str]:
         scope = getattr(own.strategy, "scope", "regional")
@@ -31,9 +32,9 @@ class HooksInside:
                 continue
             name, level = setting.strategy.name, getattr(setting.strategy, "level", "block_level")
             if name in _BY_LAYER or (name in _BY_BLOCK and level == "leaf_level"):
-                yield f"{own} and {setting} cannot be combined: weights would move inside compiled code. Use block_level."
+                yield f"{own} and {setting} cannot be combined: {_INSIDE}. Use block_level."
             elif name in _BY_BLOCK and scope == "whole":
-                yield f"{own} and {setting} cannot be combined: blocks would move inside compiled code. Use scope=regional."
+                yield f"{own} and {setting} cannot be combined: {_INSIDE}. Use scope=regional."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,9 @@ class Compile(ComponentStrategy):
         ),
     )
 
-    scope: str = tunable(default="regional", choices=("regional", "whole"), help="repeated blocks, or the whole forward")
+    scope: str = tunable(
+        default="regional", choices=("regional", "whole"), help="repeated blocks, or the whole forward"
+    )
     mode: str = tunable(
         default="default",
         choices=("default", "max-autotune-no-cudagraphs"),

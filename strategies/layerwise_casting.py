@@ -35,8 +35,8 @@ class LayerwiseCasting(ComponentStrategy):
     declares, and the two parameters. Undo gives the unrounded weights back; they wait on the host until then. A
     combination with offloading moves 8-bit weights over the link.
 
-    Raises ``Unsupported`` when a weight lies beyond the storage dtype's range, when nothing is left to cast, or when the
-    weights are stored in 8 bits already and ``compute_dtype`` is not said.
+    Raises ``Unsupported`` when a weight lies beyond the storage dtype's range, when nothing is left to cast, or when
+    the weights are stored in 8 bits already and ``compute_dtype`` is not said.
     """
 
     changes_output: ClassVar[bool] = True
@@ -137,7 +137,7 @@ class LayerwiseCasting(ComponentStrategy):
 
 
 def _frozen(name: str, value: Any) -> str | tuple[str, ...] | None:
-    """A string is one pattern, never its letters. Raises ``PlanError`` for what is neither a string nor a list of them."""
+    """A string is one pattern, never its letters. Raises ``PlanError`` for what is no string and no list of them."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, Iterable):

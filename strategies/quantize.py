@@ -29,8 +29,8 @@ _BITSANDBYTES = {"nf4", "bnb_int8"}
 class Quantize(ComponentStrategy):
     """Weight-only quantisation of linear layers, in the formats of torchao, bitsandbytes and GGUF.
 
-    ``engine=plain`` unpacks with PyTorch's operators on any device, keeps codes and scales as ordinary parameters, and so
-    combines with offloading. ``engine=torchao`` hands the layers to that library's tensors and kernels.
+    ``engine=plain`` unpacks with PyTorch's operators on any device, keeps codes and scales as ordinary parameters, and
+    so combines with offloading. ``engine=torchao`` hands the layers to that library's tensors and kernels.
     ``engine=bitsandbytes`` does for ``nf4`` and ``bnb_int8``. Undo gives the unrounded weights back, which wait on the
     host. Layers whose rows do not divide into groups, adapters, and what the model declares to need float32 stay wide.
 
@@ -86,7 +86,9 @@ class Quantize(ComponentStrategy):
             try:
                 re.compile(pattern)
             except (re.error, TypeError) as error:
-                raise PlanError(f"quantize.skip_modules_pattern: {pattern!r} is no regular expression: {error}.") from error
+                raise PlanError(
+                    f"quantize.skip_modules_pattern: {pattern!r} is no regular expression: {error}."
+                ) from error
 
     def apply(self, model: torch.nn.Module, device: torch.device, undo: Undo) -> Facts:
         from paretune.strategies.mechanics import quantized
@@ -124,7 +126,9 @@ class Quantize(ComponentStrategy):
 
             return engine_of(self.engine, device)
         if self.method == "gguf_q4_k":
-            raise Unsupported("quantize: weights are not packed to gguf_q4_k here, only files hold them. Use gguf_q4_0.")
+            raise Unsupported(
+                "quantize: weights are not packed to gguf_q4_k here, only files hold them. Use gguf_q4_0."
+            )
         return None
 
     def _choose(self, model: nn.Module) -> Selection:

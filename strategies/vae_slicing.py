@@ -18,9 +18,10 @@ __all__ = ["VaeSlicing"]
 class VaeSlicing(ComponentStrategy):
     """Cut the batch of ``decode`` and ``encode`` into single samples (diffusers' VAE slicing).
 
-    Each sample gets the same arithmetic as in the batch (a library may still pick another kernel for a batch of one, and
-    round the last bits otherwise); a batch of one is not touched. With ``vae_tiling`` slicing is the outer of the two. Raises ``Unsupported`` with
-    the class's name for autoencoders whose samples depend on each other or that do not offer it.
+    Each sample gets the same arithmetic as in the batch (a library may still pick another kernel for a batch of one,
+    and round the last bits otherwise); a batch of one is not touched. With ``vae_tiling`` slicing is the outer of the
+    two. Raises ``Unsupported`` with the class's name for autoencoders whose samples depend on each other, or that do
+    not offer it.
     """
 
     roles: ClassVar[tuple[Role, ...]] = ("vae",)

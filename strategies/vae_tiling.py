@@ -22,8 +22,8 @@ class VaeTiling(ComponentStrategy):
     """Cut height and width, and on demand time, of what ``decode`` and ``encode`` compute (diffusers' VAE tiling).
 
     The model's own functions run on each tile, and the tiles are blended linearly. Sizes need not divide: a tile is the
-    largest multiple of the compression ratio within ``tile_size``, the last one is moved back to end at the edge. Lossy,
-    because a convolution near a tile's edge, and attention over the picture, see less than the whole.
+    largest multiple of the compression ratio within ``tile_size``, the last one is moved back to end at the edge.
+    Lossy, because a convolution near a tile's edge, and attention over the picture, see less than the whole.
 
     Raises ``Unsupported`` with the class's name for autoencoders that cannot be tiled.
     """
@@ -41,7 +41,9 @@ class VaeTiling(ComponentStrategy):
         free=True,
         help="tile in pixels of the image: one number, or [height, width]",
     )
-    overlap: float = tunable(default=0.25, choices=(0.125, 0.25), free=True, help="fraction of a tile shared, in [0, 1)")
+    overlap: float = tunable(
+        default=0.25, choices=(0.125, 0.25), free=True, help="fraction of a tile shared, in [0, 1)"
+    )
     min_size: int | None = tunable(
         default=None, free=True, help="images of at most this many pixels a side are left whole; null for tile_size"
     )

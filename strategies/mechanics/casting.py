@@ -58,7 +58,7 @@ class Window:
         return Window(storage=self.storage, non_blocking=self.non_blocking, targets=self.targets)
 
     def attach(self, module: nn.Module, undo: Undo) -> None:
-        """Widen after every other hook before the call (an offload brings the weights), narrow before every other after."""
+        """Widen after all other hooks before a call (an offload brings the weights), narrow before all others after."""
         undo(module.register_forward_pre_hook(self.enter, with_kwargs=True).remove)
         leave = module.register_forward_hook(self.leave, with_kwargs=True, prepend=True, always_call=True)
         undo(leave.remove)
@@ -94,7 +94,9 @@ def _store_one(parameter: nn.Parameter, cast: Cast, undo: Undo) -> None:
     undo(lambda: setattr(parameter, "data", kept.to(home)))
 
 
-def widen_while_read(model: nn.Module, targets: Mapping[nn.Module, dict[str, torch.dtype]], cast: Cast, undo: Undo) -> int:
+def widen_while_read(
+    model: nn.Module, targets: Mapping[nn.Module, dict[str, torch.dtype]], cast: Cast, undo: Undo
+) -> int:
     """Hook every cast layer, and every module whose ``forward`` looks at the weights of cast layers inside it.
 
     Such modules (attention that multiplies by ``out_proj.weight``, a feed-forward that asks ``wo.weight.dtype`` and
@@ -179,6 +181,7 @@ def _guarded(original: type[nn.Module], storage: torch.dtype) -> Any:
             raise RuntimeError(
                 f"{name} cannot change dtype while a plan keeps its weights rounded, in {storage}. Undo the plan first."
             )
-        return original._apply(self, fn, recurse)
+        changed: nn.Module = original._apply(self, fn, recurse)  # type: ignore[no-untyped-call]
+        return changed
 
     return _apply

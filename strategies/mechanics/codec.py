@@ -15,7 +15,13 @@ __all__ = ["directions", "leading_tensor", "refuse_class", "spatial_ratio", "tem
 
 _SHAPED_LIKE_IMAGES = {"image", "mask"}
 _FRAMES_IN_BATCH = {"num_frames"}
-_SPATIAL = ("spatial_compression_ratio", "spatial_scale_factor", "scale_factor_spatial", "spatial_ratio", "scale_factor")
+_SPATIAL = (
+    "spatial_compression_ratio",
+    "spatial_scale_factor",
+    "scale_factor_spatial",
+    "spatial_ratio",
+    "scale_factor",
+)
 _TEMPORAL = ("temporal_compression_ratio", "scale_factor_temporal", "time_compression_ratio", "temporal_ratio")
 
 
@@ -28,8 +34,8 @@ def refuse_class(model: nn.Module, *, strategy: str, flag: str) -> None:
     """Raise ``Unsupported`` with the class's name when ``model`` cannot be cut up.
 
     It must have ``decode`` or ``encode``. A class of the diffusers library declares the ability in ``flag``
-    (``use_slicing``, ``use_tiling``); one that does not, cannot. A ``decode`` that takes a second image-shaped input, or
-    that finds the frames of one video in the batch, cannot either.
+    (``use_slicing``, ``use_tiling``); one that does not, cannot. A ``decode`` that takes a second image-shaped input,
+    or that finds the frames of one video in the batch, cannot either.
     """
     name = type(model).__name__
     if not directions(model):

@@ -38,9 +38,13 @@ def regions(model: nn.Module, scope: str) -> list[nn.Module]:
     if scope == "whole":
         if not hasattr(model, "decode"):
             return [model]
-        parts = [part for part in (getattr(model, entry, None) for entry in _ENTRY_POINTS) if isinstance(part, nn.Module)]
+        parts = [
+            part for part in (getattr(model, entry, None) for entry in _ENTRY_POINTS) if isinstance(part, nn.Module)
+        ]
         if not parts:
-            raise Unsupported(f"compile: {name} is called through decode and has no decoder. Compile another component.")
+            raise Unsupported(
+                f"compile: {name} is called through decode and has no decoder. Compile another component."
+            )
         return parts
     blocks = [block.module for block in find_blocks(model)]
     numbers = Counter(map(type, blocks))
@@ -114,7 +118,9 @@ def _is_ours(hook: Any) -> bool:
 
 def _plain(cls: type) -> type:
     """The class below those that watch for reads of weights, and below the compiled forward."""
-    while any(getattr(vars(cls).get(n), "__module__", "") in (entries.__name__, __name__) for n in ("__getattr__", "forward")):
+    while any(
+        getattr(vars(cls).get(n), "__module__", "") in (entries.__name__, __name__) for n in ("__getattr__", "forward")
+    ):
         cls = cls.__bases__[0]
     return cls
 

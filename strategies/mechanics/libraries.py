@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -26,7 +27,7 @@ def engine_of(name: str, device: torch.device) -> Engine:
 
 def _keep(layers: dict[str, nn.Linear], undo: Undo) -> None:
     for layer in layers.values():
-        undo(lambda layer=layer, weight=layer.weight: layer._parameters.__setitem__("weight", weight))
+        undo(partial(layer._parameters.__setitem__, "weight", layer.weight))
 
 
 def _torchao(layers: dict[str, nn.Linear], method: str, undo: Undo) -> None:
@@ -62,4 +63,4 @@ def _bitsandbytes(layers: dict[str, nn.Linear], method: str, undo: Undo) -> None
             packed = bitsandbytes.nn.Params4bit(data, requires_grad=False, quant_type="nf4")
         else:
             packed = bitsandbytes.nn.Int8Params(data, requires_grad=False)
-        layer._parameters["weight"] = packed
+        layer._parameters["weight"] = cast(nn.Parameter, packed)

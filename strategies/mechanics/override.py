@@ -25,6 +25,7 @@ class Specialised:
         original = type(obj)
         if original not in self._made:
             names = {"__module__": original.__module__, "__qualname__": original.__qualname__, "__slots__": ()}
-            self._made[original] = type(original)(original.__name__, (original,), {**members, **names})
+            metaclass: Any = type(original)
+            self._made[original] = metaclass(original.__name__, (original,), {**members, **names})
         obj.__class__ = self._made[original]
         self._undo(lambda: setattr(obj, "__class__", original))

@@ -25,7 +25,7 @@ class Format:
     """One way to store a matrix of shape (rows, columns).
 
     group: how many neighbours in a row share a scale; 0 for the whole row. bits: per value, without scales.
-    codes: dtype and bytes of codes per row. scale_dtype, offset_dtype: of scales and offsets; ``None`` for the weight's.
+    code_dtype: of the packed codes. scale_dtype: of scales and offsets; ``None`` for the weight's.
     """
 
     group: int
@@ -172,7 +172,7 @@ FORMATS: dict[str, Format] = {
 def dequantize(
     codes: torch.Tensor, scales: torch.Tensor, offsets: torch.Tensor, name: str, dtype: torch.dtype
 ) -> torch.Tensor:
-    """The matrix (rows, columns) in ``dtype`` that codes, scales and offsets stand for; one operator, as kernels fuse it."""
+    """The matrix (rows, columns) in ``dtype`` that codes, scales and offsets stand for; one operator to a profiler."""
     return FORMATS[name].unpack(codes, scales, offsets).to(dtype)
 
 

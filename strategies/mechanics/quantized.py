@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ def pack_layers(layers: Mapping[str, nn.Linear], name: str, *, has_data: bool, u
         _swap_parameters(layer, packed[id(weight)], undo)
         special.apply(layer, forward=_forward, weight=property(_weight), paretune_format=name)
         layer.__dict__["paretune_dtype"] = weight.dtype
-        undo(lambda layer=layer: layer.__dict__.pop("paretune_dtype"))
+        undo(partial(layer.__dict__.pop, "paretune_dtype"))
 
 
 def num_bytes(layers: Mapping[str, nn.Linear]) -> int:

@@ -1,4 +1,4 @@
-"""Choose which layers may be kept in a smaller dtype: union of every exclusion that the caller or the model declares."""
+"""Choose which layers may be kept in a smaller dtype: the union of all exclusions that caller and model declare."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def select(
     """Walk the model and keep the castable layers that no pattern (searched in the full name) or class name excludes.
 
     An excluded module excludes all it contains. Adapter layers (LoRA) keep their precision, their base layers do not.
-    A layer that shares a parameter with one that is not castable is left alone: the other owner would read the cast one.
+    A layer that shares a parameter with one that is not chosen is left alone: the other owner would read the small one.
     ``wanted`` are the exclusions the caller wrote himself; those that matched nothing are returned as ``unmatched``.
     """
     walk = _Walk(rules={p: re.compile(p) for p in patterns}, classes=set(classes), kinds=kinds)
@@ -125,9 +125,7 @@ def _holds_floats(module: nn.Module) -> bool:
 
 def _drop_ties(model: nn.Module, chosen: Selection) -> None:
     cast = {id(layer) for layer in chosen.layers.values()}
-    foreign = {
-        id(p) for module in model.modules() if id(module) not in cast for p in module.parameters(recurse=False)
-    }
+    foreign = {id(p) for module in model.modules() if id(module) not in cast for p in module.parameters(recurse=False)}
     tied = [n for n, layer in chosen.layers.items() if any(id(p) in foreign for p in layer.parameters(recurse=False))]
     for name in tied:
         del chosen.layers[name]

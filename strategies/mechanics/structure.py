@@ -1,4 +1,4 @@
-"""Take the tensors out of an answer (tuple, mapping, output class, distribution) and build an equal answer around others."""
+"""Take the tensors out of an answer (tuple, mapping, distribution) and build the same kind of answer around others."""
 
 from __future__ import annotations
 

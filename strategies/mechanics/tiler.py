@@ -69,7 +69,7 @@ def _check(strip: torch.Tensor, cut: Cut, index: int) -> None:
     (start, stop), (first, last) = cut.reads[index], cut.writes[index]
     if strip.shape[cut.dim] != last - first:
         raise ValueError(
-            f"a tile of {stop - start} along dimension {cut.dim} gave {strip.shape[cut.dim]} instead of {last - first}: "
+            f"a tile of {stop - start} along dimension {cut.dim} gave {strip.shape[cut.dim]}, not {last - first}: "
             "this model's compression is not the one it states. Do not tile it."
         )
 
@@ -90,7 +90,7 @@ def _blend(canvas: torch.Tensor, strip: torch.Tensor, cut: Cut, index: int) -> N
 
 
 def _ramp(like: torch.Tensor, dim: int) -> torch.Tensor:
-    """Weights at the middle of each of ``length`` steps from 0 to 1: no jump exceeds 1/length, also where ramps meet."""
+    """Weights in the middle of ``length`` steps from 0 to 1: no jump exceeds 1/length, also where ramps meet."""
     length = like.shape[dim]
     weights = torch.arange(length, device=like.device, dtype=torch.float32).add_(0.5).div_(length).to(like.dtype)
     shape = [1] * like.dim()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -37,7 +38,7 @@ class Axis:
             raise ValueError(f"an overlap of {self.overlap} leaves no step between tiles of {self.tile} latents.")
 
     def latents(self) -> list[Span]:
-        """Spans of the tiles in latents; every tile has the same length, the last one is moved back to end at the end."""
+        """Spans of the tiles in latents; all have the same length, the last one is moved back to end at the end."""
         if self.length <= self.tile:
             return [(0, self.length)]
         step = self.tile - self.overlap
@@ -63,14 +64,14 @@ def zones(spans: Sequence[Span], *, skip: int = 0) -> list[Zone]:
     not trusted), but never before the zone before it ended, so no pixel is blended twice and slopes never add up.
     """
     found: list[Zone] = [(spans[0][0], spans[0][0])]
-    for before, own in zip(spans, spans[1:], strict=False):
+    for before, own in itertools.pairwise(spans):
         end = before[1]
         found.append((min(max(own[0] + skip, found[-1][1]), end), end))
     return found
 
 
 def largest_fitting(sizes: Sequence[int], peak_bytes: Callable[[int], int], cap_bytes: int) -> int | None:
-    """The largest of ``sizes`` whose ``peak_bytes`` is at most the cap; peaks grow with the size. ``None`` if none fits."""
+    """The largest of ``sizes`` whose peak is at most the cap; peaks grow with the size. ``None`` if none fits."""
     ranked, best = sorted(sizes), None
     low, high = 0, len(ranked) - 1
     while low <= high:

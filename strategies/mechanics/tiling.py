@@ -60,7 +60,9 @@ class Tiling:
         """Tile height and width in latents. Raises ``Unsupported`` when a tile is smaller than one latent."""
         height, width = (size // ratio for size in self.tile_size)
         if not height or not width:
-            raise Unsupported(f"vae_tiling: tiles of {self.tile_size} pixels hold no latent of {ratio} pixels. Enlarge.")
+            raise Unsupported(
+                f"vae_tiling: tiles of {self.tile_size} pixels hold no latent of {ratio} pixels. Enlarge."
+            )
         return height, width
 
     def _axes(self, height: int, width: int, ratio: int) -> list[tuple[int, Axis]]:
@@ -112,11 +114,13 @@ class Tiling:
     def _frame_tile(self, ratio: int) -> int:
         tile = (self.tile_frames or 0) // ratio
         if tile < 2:
-            raise Unsupported(f"vae_tiling: tile_frames must be at least {2 * ratio} here: two latents of {ratio} frames.")
+            raise Unsupported(
+                f"vae_tiling: tile_frames must be at least {2 * ratio} here: two latents of {ratio} frames."
+            )
         return tile
 
     def _frame_axis(self, length: int, tile: int, ratio: int, *, causal: bool) -> Axis:
-        """Causal tiles share at least one latent: the first frame of each was decoded without its past and is dropped."""
+        """Causal tiles share at least one latent: the first frame of each was made without its past and is dropped."""
         overlap = max(overlap_of(self.overlap, tile), int(causal))
         return Axis(length=length, tile=tile, overlap=overlap, ratio=ratio, causal=causal)
 

@@ -67,7 +67,11 @@ class ConstantPerCall(nn.Module):
 
     def decode(self, z: torch.Tensor) -> torch.Tensor:
         value, self.next = self.next, self.next + self.step
-        shape = (*z.shape[:-2], z.shape[-2] * self.spatial_compression_ratio, z.shape[-1] * self.spatial_compression_ratio)
+        shape = (
+            *z.shape[:-2],
+            z.shape[-2] * self.spatial_compression_ratio,
+            z.shape[-1] * self.spatial_compression_ratio,
+        )
         return torch.full(shape, value)
 
 

@@ -116,7 +116,9 @@ def test_an_earlier_hook_that_raises_does_not_unbalance_ours():
         assert model(torch.randn(1, 5, 16)).dtype is torch.float32
 
 
-@pytest.mark.parametrize("change", [nn.Module.half, nn.Module.bfloat16, lambda m: m.to(torch.float64), nn.Module.double])
+@pytest.mark.parametrize(
+    "change", [nn.Module.half, nn.Module.bfloat16, lambda m: m.to(torch.float64), nn.Module.double]
+)
 @pytest.mark.parametrize("path", ["", "blocks", "blocks.0.up"])
 def test_dtype_changes_are_refused_and_change_nothing(change, path):
     model = Model()
@@ -144,7 +146,9 @@ class Declaring(Model):
 def test_exclusions_of_all_sources_add_up():
     plan = 'layerwise_casting(skip_modules_pattern="down$")'
     with Applied(plan, Declaring(), "cpu") as applied:
-        dtypes = {n: m.weight.dtype for n, m in applied.parts.root.named_modules() if isinstance(m, (nn.Linear, nn.Conv1d))}
+        dtypes = {
+            n: m.weight.dtype for n, m in applied.parts.root.named_modules() if isinstance(m, (nn.Linear, nn.Conv1d))
+        }
         (facts,) = applied.facts.values()
     assert {name for name, dtype in dtypes.items() if dtype is FP8} == {"blocks.0.up"}
     assert facts["num_layers_cast"] == 1 and facts["num_layers_skipped"] == 5

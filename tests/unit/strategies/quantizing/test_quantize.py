@@ -67,7 +67,9 @@ def test_ggml_formats_agree_with_the_reference_package(method):
 
 def test_sizes_are_those_of_the_formats():
     weight = torch.empty(16, 1024, dtype=torch.bfloat16)
-    bits = {n: sum(t.numel() * t.element_size() for t in f.empty(weight)) * 8 / weight.numel() for n, f in FORMATS.items()}
+    bits = {
+        n: sum(t.numel() * t.element_size() for t in f.empty(weight)) * 8 / weight.numel() for n, f in FORMATS.items()
+    }
     assert bits["gguf_q4_0"] == bits["gguf_q4_k"] == bits["nf4"] == 4.5
     assert bits["gguf_q8_0"] == 8.5 and bits["int4_weight_only"] == 4.25
     assert bits["int8_weight_only"] == pytest.approx(8 + 16 / 1024)
@@ -101,7 +103,7 @@ def test_rows_that_do_not_divide_stay_wide_and_are_counted():
 
 
 class Declares(Model):
-    _keep_in_fp32_modules = ["last"]
+    _keep_in_fp32_modules = ("last",)
 
 
 def test_exclusions_of_model_and_caller_add_up():
@@ -111,7 +113,7 @@ def test_exclusions_of_model_and_caller_add_up():
         assert next(iter(applied.facts.values()))["unmatched_exclusions"] == ["never"]
 
 
-@pytest.mark.parametrize("text", ["skip_modules_pattern=\"(\"", "engine=other", "method=int3"])
+@pytest.mark.parametrize("text", ['skip_modules_pattern="("', "engine=other", "method=int3"])
 def test_senseless_settings_are_refused(text):
     with pytest.raises(PlanError, match=text.partition("=")[0]):
         Applied(f"quantize({text})", Model(), "cpu")

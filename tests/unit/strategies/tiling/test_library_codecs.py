@@ -113,7 +113,7 @@ def test_classes_that_cannot_are_named(strategy, name):
 
 
 def test_other_objects_of_the_class_are_untouched():
-    one, other = codec_of("AutoencoderKL"), getattr(diffusers, "AutoencoderKL")(**_CODECS["AutoencoderKL"])
+    one, other = codec_of("AutoencoderKL"), diffusers.AutoencoderKL(**_CODECS["AutoencoderKL"])
     with Applied("vae_tiling + vae_slicing", one, "cpu"):
         assert isinstance(one, type(other)) and type(one) is not type(other)
     assert type(one) is type(other)

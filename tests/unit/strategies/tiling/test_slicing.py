@@ -82,5 +82,5 @@ def test_an_answer_without_samples_is_an_error():
 
 
 def test_twice_is_refused():
-    with pytest.raises(InfeasiblePlan, match="once|twice"):
+    with pytest.raises(InfeasiblePlan, match=r"once|twice"):
         Applied("vae_slicing + vae_slicing", SampleCodec(), "cpu")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,11 +19,11 @@ def test_tiles_cover_the_axis_and_zones_are_disjoint(length, tile, fraction, rat
     spans = axis.latents()
     assert spans[0][0] == 0 and spans[-1][1] == length
     assert all(stop - start == min(tile, length) for start, stop in spans)
-    assert all(before[0] < own[0] <= before[1] for before, own in zip(spans, spans[1:]))
+    assert all(before[0] < own[0] <= before[1] for before, own in itertools.pairwise(spans))
     pixels = axis.pixels()
     assert pixels[-1][1] == (1 + (length - 1) * ratio if axis.causal else length * ratio)
     blended = zones(pixels)
-    assert all(a[1] <= b[0] for a, b in zip(blended, blended[1:]))
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(blended))
     assert all(own[0] <= zone[0] <= zone[1] == before[1] for before, own, zone in zip(pixels, pixels[1:], blended[1:]))
 
 
