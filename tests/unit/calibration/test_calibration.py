@@ -1,0 +1,89 @@
+"""Calibrating a simulated card finds the card's own sheet again; a real device gives sheets that can be read."""
+
+import dataclasses
+
+import pytest
+from paretune.harness.calibration.refine import refine
+from paretune.harness.calibration.run import Sizes, calibrate, nearest_sheet
+from paretune.harness.records import Kind, Outcome, Phase, Record
+from paretune.harness.simulator import Simulation, load_gpu, load_host
+
+SMALL = Sizes(products=(128,), memory_bytes=1 << 20, link_bytes=1 << 20, disk_bytes=1 << 20, attention=False)
+
+
+@pytest.mark.parametrize("name", ["rtx-4090", "h100"])
+def test_a_simulated_card_is_measured_as_its_sheet_says(name):
+    with Simulation(name):
+        found = calibrate("sim", sizes=Sizes(attention=False))
+    sheet, host = load_gpu(name), load_host()
+    for dtype in ("bfloat16", "float16", "float32"):
+        reached = found.gpu.dense_flops_per_s[dtype] * found.gpu.product_efficiency
+        assert reached == pytest.approx(
+            sheet.dense_flops_per_s[dtype] * sheet.product_efficiency, rel=0.08
+        )  # probes are not endless
+    moved = found.gpu.bandwidth_bytes_per_s * found.gpu.bandwidth_efficiency
+    assert moved == pytest.approx(sheet.bandwidth_bytes_per_s * sheet.bandwidth_efficiency, rel=0.02)
+    assert found.gpu.pinned_h2d_bytes_per_s == pytest.approx(sheet.pinned_h2d_bytes_per_s, rel=0.02)
+    assert found.gpu.memory_bytes == sheet.memory_bytes and found.gpu.context_bytes == sheet.context_bytes
+    for figure in ("pageable_h2d_bytes_per_s", "pageable_d2h_bytes_per_s", "pin_bytes_per_s"):
+        assert getattr(found.host, figure) == pytest.approx(getattr(host, figure), rel=0.02)
+    for figure in ("eager_operator_s", "hook_s", "module_call_s", "event_call_s", "copy_call_s", "kernel_s"):
+        assert getattr(found.host, figure) == pytest.approx(getattr(host, figure), rel=0.1)
+
+
+def test_a_real_device_gives_sheets_that_are_read_back(tmp_path):
+    made = calibrate("cpu", name="here", sizes=SMALL)
+    gpu, host = made.write(tmp_path)
+    assert load_gpu(str(gpu)) == made.gpu and load_host(str(host)) == made.host
+    assert made.gpu.name == "here" and made.host.name == "host-here"
+    assert all(rate > 0 for rate in made.gpu.dense_flops_per_s.values())
+    assert made.host.sources["eager_operator_s"].startswith("measured")
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("NVIDIA A10G", "a10g"),
+        ("NVIDIA L40S", "l40s"),
+        ("Tesla T4", "t4"),
+        ("Some Future Card", None),
+    ],
+)
+def test_the_shipped_sheet_of_a_card_is_found_by_its_name(label, name):
+    found = nearest_sheet(label)
+    assert (found.name if found else None) == name
+
+
+def measured(seconds: float, **fields: object) -> Record:
+    record = Record(
+        kind=Kind.MEASURED,
+        outcome=Outcome.COMPLETE,
+        workload={"name": "x"},
+        device="cuda",
+        plan="resident",
+        phases={"denoise": Phase(duration_s=seconds)},
+    )
+    return dataclasses.replace(record, **fields)
+
+
+def test_trials_correct_the_efficiency_by_the_median_ratio():
+    sheet = load_gpu("rtx-4090")
+    records = [
+        measured(2.0),
+        measured(2.2),
+        measured(2.4),
+        measured(1e9, plan="model_offload"),
+        measured(9, kind=Kind.SIMULATED),
+    ]
+    found = refine(sheet, records, lambda record: measured(2.0))
+    assert found.num_trials == 3 and found.factor == pytest.approx(2.0 / 2.2)
+    assert found.sheet.product_efficiency == pytest.approx(sheet.product_efficiency * found.factor)
+
+
+def test_useless_or_absurd_trials_are_refused():
+    sheet = load_gpu("rtx-4090")
+    with pytest.raises(ValueError, match="no completed"):
+        refine(sheet, [measured(2.0, outcome=Outcome.OOM)], lambda record: record)
+    with pytest.raises(ValueError, match="times as fast"):
+        refine(sheet, [measured(20.0)], lambda record: measured(2.0))
