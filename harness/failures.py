@@ -11,7 +11,9 @@ from paretune.strategies.errors import InfeasiblePlan, PlanError, Unsupported
 
 __all__ = ["classify", "is_device_oom", "is_host_oom", "oom_sizes"]
 
-_DEVICE_OOM = re.compile(r"(cuda|hip|xpu|mps|sim|device).{0,40}out of memory|out of memory.{0,40}(cuda|gpu|device)", re.I)
+_DEVICE_OOM = re.compile(
+    r"(cuda|hip|xpu|mps|sim|device).{0,40}out of memory|out of memory.{0,40}(cuda|gpu|device)", re.I
+)
 _HOST_OOM = re.compile(r"can't allocate memory|cannot allocate memory|DefaultCPUAllocator: not enough memory", re.I)
 _SIZE = re.compile(r"([0-9.]+)\s*(KiB|MiB|GiB|TiB|bytes)", re.I)
 _UNITS = {"bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}

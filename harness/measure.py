@@ -39,7 +39,10 @@ def measure(call: Callable[[], Any], session: Session, procedure: Procedure, *, 
         seconds, last = _timed(call, session)
         samples.append(seconds)
     return Timed(
-        warmup_s=tuple(warmup), latency_s=tuple(samples), first_output=last if first is None else first, last_output=last
+        warmup_s=tuple(warmup),
+        latency_s=tuple(samples),
+        first_output=last if first is None else first,
+        last_output=last,
     )
 
 

@@ -211,6 +211,8 @@ def _judge(record: Record, trial: Trial, output: tuple[Mapping[str, Any], Mappin
 def _wrong(record: Record, fidelity: Mapping[str, Any]) -> str | None:
     if not fidelity["is_finite"]:
         return "the output holds NaN or infinity where the reference holds none. Do not use this plan."
+    if fidelity["is_blank"]:
+        return "the output is one flat value (a black picture) where the reference is not. Do not use this plan."
     if not record.is_lossy and not fidelity["is_exact"] and fidelity["relative_l2"] > _EXACT_TOLERANCE:
         return f"a plan that must not change the output changed it: relative L2 {fidelity['relative_l2']:.2e}."
     return None

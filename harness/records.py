@@ -204,7 +204,9 @@ class Record(Peaks):
         if not isinstance(data, Mapping) or "schema" not in data:
             raise ValueError("not a record: no schema number")
         if data["schema"] != SCHEMA:
-            raise ValueError(f"record has schema {data['schema']}, this version reads {SCHEMA}. Use the version that wrote it")
+            raise ValueError(
+                f"record has schema {data['schema']}, this version reads {SCHEMA}. Use the version that wrote it"
+            )
         known = {f.name for f in dataclasses.fields(cls)}
         if extra := set(data) - known:
             raise ValueError(f"record has unknown fields: {', '.join(sorted(extra))}")

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from paretune.harness import children
-from paretune.harness.lock import locked
 from paretune.harness.blank import blank_record, kind_of
+from paretune.harness.lock import locked
 from paretune.harness.records import Outcome, Procedure, Record, Trial
 from paretune.harness.worker import RESULT, STAGE, TRIAL
 from paretune.strategies.plan import RESIDENT

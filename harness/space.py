@@ -102,7 +102,8 @@ def _components_of(target: str, components: Mapping[str, str]) -> list[str | Non
         return [name for name, role in components.items() if role == target.removesuffix("s")]
     raise ConfigError(
         f"`space.strategies.{target}`: the model has no such component. It has: {', '.join(components)}; "
-        f"roles are {', '.join(_ROLES)} (with an s where a component has that name too); strategies for all at once stand under `{PIPELINE}`."
+        f"roles are {', '.join(_ROLES)} (with an s where a component has that name too); strategies for all at once "
+        f"stand under `{PIPELINE}`."
     )
 
 

@@ -74,7 +74,7 @@ def value_from_text(text: str) -> Any:
         pass
     if re.fullmatch(r"[A-Za-z0-9_.\-/*]+", text):
         return text
-    raise PlanError(f"{text!r} is not a value. Write true, null, a number, a word, a \"quoted string\", a [list].")
+    raise PlanError(f'{text!r} is not a value. Write true, null, a number, a word, a "quoted string", a [list].')
 
 
 def format_strategy(strategy: Strategy) -> str:

@@ -14,7 +14,19 @@ from paretune.strategies.base import Strategy
 __all__ = ["registry"]
 
 _HERE = Path(__file__).parent
-_CONTRACT = {"__init__", "applied", "base", "errors", "facade", "lazy", "notation", "parts", "plan", "registry", "rules"}
+_CONTRACT = {
+    "__init__",
+    "applied",
+    "base",
+    "errors",
+    "facade",
+    "lazy",
+    "notation",
+    "parts",
+    "plan",
+    "registry",
+    "rules",
+}
 
 
 @functools.cache

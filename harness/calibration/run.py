@@ -130,7 +130,7 @@ def _host(watch: Stopwatch, links: Mapping[str, float], sizes: Sizes) -> HostShe
     measured = {**overheads(watch), **pinning, **disk, **links}
     names = {f.name for f in dataclasses.fields(HostSheet)}
     figures = {name: value for name, value in measured.items() if name in names}
-    said = {name: _SOURCE for name in sorted(figures)}
+    said = dict.fromkeys(sorted(figures), _SOURCE)
     memory = host_memory_limit_bytes()
     return dataclasses.replace(load_host(), **figures, memory_bytes=memory, sources=said)  # type: ignore[arg-type]
 
@@ -170,4 +170,5 @@ def _text(sheet: GpuSheet | HostSheet) -> str:
     data = dataclasses.asdict(sheet)
     if "compute_capability" in data:
         data["compute_capability"] = list(data["compute_capability"])
-    return f"# Measured by `paretune calibrate`; bytes, seconds, operations and bytes per second.\n{yaml.safe_dump(data, sort_keys=False)}"
+    head = "# Measured by `paretune calibrate`; bytes, seconds, operations and bytes per second.\n"
+    return head + yaml.safe_dump(data, sort_keys=False)

@@ -18,11 +18,15 @@ def names() -> tuple[str, ...]:
     """Every benchmark there is: the modules of ``harness/bench``."""
     import paretune.harness.bench as folder
 
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(folder.__path__) if not module.name.startswith("_")))
+    return tuple(
+        sorted(module.name for module in pkgutil.iter_modules(folder.__path__) if not module.name.startswith("_"))
+    )
 
 
 def command(
-    which: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Benchmarks to run; all by default.")] = None,
+    which: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Benchmarks to run; all by default.")
+    ] = None,
 ) -> None:
     """Run benchmarks of paretune itself and print what they found as Markdown."""
     for name in which or names():

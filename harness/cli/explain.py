@@ -17,7 +17,9 @@ __all__ = ["command", "lines"]
 
 
 def command(
-    workload: Annotated[str, typer.Argument(help="Shipped name, architecture file, folder, hub id or module:function.")],
+    workload: Annotated[
+        str, typer.Argument(help="Shipped name, architecture file, folder, hub id or module:function.")
+    ],
     overrides: OverridesArgument = None,
     plan: Annotated[str, typer.Option(help="The plan, as plans are written.")] = "resident",
     device: DeviceOption = "sim:rtx-4090,memory=1TiB",

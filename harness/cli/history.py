@@ -18,9 +18,7 @@ __all__ = ["command"]
 
 def command(
     paths: Annotated[list[Path], typer.Argument(help="Study folders or .jsonl files; runs are ordered by their date.")],
-    metric: Annotated[
-        str, typer.Option(help="Such as peak_allocated_bytes or transfers.h2d_bytes.")
-    ] = "latency_s",
+    metric: Annotated[str, typer.Option(help="Such as peak_allocated_bytes or transfers.h2d_bytes.")] = "latency_s",
     least: Annotated[float, typer.Option(min=0.0, help="Smallest relative change worth telling.")] = 0.02,
     plot: Annotated[Path | None, typer.Option(help="Write a figure (png, svg or pdf) there.")] = None,
 ) -> None:

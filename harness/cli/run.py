@@ -14,15 +14,21 @@ __all__ = ["command"]
 
 
 def command(
-    workload: Annotated[str, typer.Argument(help="Shipped name, architecture file, folder, hub id or module:function.")],
+    workload: Annotated[
+        str, typer.Argument(help="Shipped name, architecture file, folder, hub id or module:function.")
+    ],
     overrides: OverridesArgument = None,
     plan: Annotated[str, typer.Option(help="The plan, as plans are written; `resident` changes nothing.")] = "resident",
     device: DeviceOption = "auto",
-    cap: Annotated[str | None, typer.Option(help="Device memory it may use, such as 12GiB; all of it by default.")] = None,
+    cap: Annotated[
+        str | None, typer.Option(help="Device memory it may use, such as 12GiB; all of it by default.")
+    ] = None,
     iterations: Annotated[int, typer.Option(min=1, help="Timed calls at least.")] = Procedure.min_iterations,
     timeout: Annotated[float, typer.Option(help="Seconds after which the trial is ended.")] = Procedure.timeout_s,
     store: Annotated[Path | None, typer.Option(help="Folder or .jsonl file to append the record to.")] = None,
-    spawn: Annotated[bool, typer.Option("--spawn", help="Start a new interpreter instead of forking a warm one.")] = False,
+    spawn: Annotated[
+        bool, typer.Option("--spawn", help="Start a new interpreter instead of forking a warm one.")
+    ] = False,
     format: FormatOption = "text",
 ) -> None:
     """Measure one plan. Exits 0 when it completed, 1 when it did not; the record says why."""

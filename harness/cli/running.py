@@ -26,5 +26,7 @@ def run_command(name: str, command: Callable[..., Any], arguments: Sequence[str]
         print(f"paretune {name}: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print(f"paretune {name}: stopped. Everything measured so far is kept; the same command goes on.", file=sys.stderr)
+        print(
+            f"paretune {name}: stopped. Everything measured so far is kept; the same command goes on.", file=sys.stderr
+        )
         sys.exit(_INTERRUPTED)

@@ -43,7 +43,9 @@ class AcceleratorDevice(Device):
         current = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         if current is None or current.type != self._device.type:
             here = current.type if current else "none"
-            raise DeviceError(f"device {self.spec!r} is not here (accelerator: {here}). Use cpu, or simulate: sim:rtx-4090.")
+            raise DeviceError(
+                f"device {self.spec!r} is not here (accelerator: {here}). Use cpu, or simulate: sim:rtx-4090."
+            )
         if (self._device.index or 0) >= torch.accelerator.device_count():
             raise DeviceError(f"device {self.spec!r}: this machine has {torch.accelerator.device_count()} of them.")
 

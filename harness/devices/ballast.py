@@ -78,7 +78,9 @@ class Ballast:
             if address is None:
                 short = num_bytes - self.held_bytes
                 self.drop()
-                raise DeviceError(f"the ballast lacks {short} bytes: something else uses the card. Stop it or raise the cap.")
+                raise DeviceError(
+                    f"the ballast lacks {short} bytes: something else uses the card. Stop it or raise the cap."
+                )
             self._addresses.append(address)
 
     def drop(self) -> None:

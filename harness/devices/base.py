@@ -85,7 +85,9 @@ class Device(ABC):
         """JSON values that identify the hardware: name, memory_bytes, driver, compute_capability, ..."""
 
     @abstractmethod
-    def session(self, *, memory: bool = True, device_memory_bytes: int | None = None) -> AbstractContextManager[Session]:
+    def session(
+        self, *, memory: bool = True, device_memory_bytes: int | None = None
+    ) -> AbstractContextManager[Session]:
         """Open a measuring session; ``memory=False`` leaves out what would slow the run.
 
         ``device_memory_bytes`` is enforced: allocations beyond it raise ``torch.OutOfMemoryError`` (by the simulator

@@ -148,4 +148,3 @@ def _peaks_by_phase(events: Any) -> Mapping[str, Phase]:
             book.add(name, Peaks(peak_allocated_bytes=top), None)
         name, top = event.name().removeprefix(_MARK), live
     return book.all()
-

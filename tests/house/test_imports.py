@@ -58,7 +58,9 @@ def test_the_pure_part_imports_no_torch(statement):
 
 
 def test_help_does_not_even_import_the_parser():
-    assert not {"typer", "pydantic", "pandas"} & modules_after("from paretune.harness.cli import main; main(['--help'])")
+    assert not {"typer", "pydantic", "pandas"} & modules_after(
+        "from paretune.harness.cli import main; main(['--help'])"
+    )
 
 
 def test_the_parent_of_trials_touches_no_device():

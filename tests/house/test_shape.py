@@ -48,7 +48,9 @@ def test_every_folder_of_code_is_packaged():
 
 
 def test_every_dependency_is_pinned():
-    pinned = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    pinned = {
+        line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
+    }
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*config["dependencies"], *(d for e in config["optional-dependencies"].values() for d in e)]
     names = {d.split(";")[0].split("[")[0].split(">")[0].split("=")[0].strip().lower() for d in wanted}

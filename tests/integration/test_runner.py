@@ -6,8 +6,10 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
+
 from paretune.harness.records import Outcome, Procedure, Trial
 from paretune.harness.runner import run_trial
 
@@ -93,7 +95,7 @@ def test_a_hanging_child_is_ended_with_all_it_started(place, tmp_path):
 def is_gone(pid: int) -> bool:
     for _ in range(100):
         try:
-            state = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0]
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         except FileNotFoundError:
             return True
         if state == "Z":
@@ -130,7 +132,8 @@ from paretune.harness.records import Procedure, Trial
 from paretune.harness.runner import run_trial
 action = "Path({mark!r}).write_text(str(os.getpid())); time.sleep(600)"
 workload = {{"name": {bench!r}, "arguments": {{"action": action}}}}
-run_trial(Trial(workload=workload, device="cpu", procedure=Procedure(num_warmup=0, check_output=False)), isolation={isolation!r})
+procedure = Procedure(num_warmup=0, check_output=False)
+run_trial(Trial(workload=workload, device="cpu", procedure=procedure), isolation={isolation!r})
 """
 
 
@@ -151,7 +154,19 @@ def test_no_child_outlives_a_killed_parent(place, tmp_path, isolation):
 
 def test_a_users_folder_with_names_like_ours_runs_unharmed_from_the_command_line(place):
     done = subprocess.run(
-        [sys.executable, "-m", "paretune.harness", "run", "bench:make", "--device", "cpu", "--iterations", "1", "--format", "json"],
+        [
+            sys.executable,
+            "-m",
+            "paretune.harness",
+            "run",
+            "bench:make",
+            "--device",
+            "cpu",
+            "--iterations",
+            "1",
+            "--format",
+            "json",
+        ],
         cwd=place,
         capture_output=True,
         text=True,

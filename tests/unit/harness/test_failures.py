@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from paretune.harness.failures import classify, oom_sizes
 from paretune.harness.records import Outcome
 from paretune.strategies.errors import InfeasiblePlan, PlanError, Unsupported

@@ -1,6 +1,7 @@
 """Timing keeps warm-up apart, waits for the device, and stops for the stated reasons."""
 
 import pytest
+
 from paretune.harness.devices.base import Session
 from paretune.harness.measure import half_interval, measure
 from paretune.harness.records import Procedure

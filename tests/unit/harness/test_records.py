@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import pytest
+
 from paretune.harness.records import Kind, Outcome, Peaks, Phase, Procedure, Record, Trial
 
 BASE = Record(kind=Kind.SIMULATED, outcome=Outcome.COMPLETE, workload={"name": "x"}, device="cpu", plan="resident")

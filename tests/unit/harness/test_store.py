@@ -4,6 +4,7 @@ import dataclasses
 import multiprocessing
 
 import pytest
+
 from paretune.harness.records import Kind, Outcome, Phase, Record
 from paretune.harness.store import Store
 
@@ -17,7 +18,9 @@ def record(key: str, **fields: object) -> Record:
 
 def test_what_is_appended_is_read_back_equal(tmp_path):
     store = Store(tmp_path)
-    first = record("a", latency_s=(1.5, float("inf")), phases={"denoise": Phase(peak_allocated_bytes=3, duration_s=0.1)})
+    first = record(
+        "a", latency_s=(1.5, float("inf")), phases={"denoise": Phase(peak_allocated_bytes=3, duration_s=0.1)}
+    )
     second = record("b", outcome=Outcome.OOM, reason="ümlaut\nline", oom={"requested_bytes": 5})
     store.append(first)
     store.append(second)

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import pytest
 import torch
+
 from paretune.strategies import Applied, ComponentStrategy, PipelineStrategy, PlanError, Setting
 from paretune.strategies.facade import present
 
@@ -70,7 +71,7 @@ def test_components_come_in_the_order_they_run():
 def test_a_name_may_be_left_out_only_where_one_makes_sense():
     pipe = Pipe("transformer", "text_encoder")
     with Applied([Mark()], pipe, "cpu") as applied:
-        assert LOG == [("on", pipe.components["transformer"])]
+        assert [("on", pipe.components["transformer"])] == LOG
         assert applied.facts == {"transformer:mark": {"seen": 1}}
     with pytest.raises(PlanError, match="transformer:mark, vae:mark"):
         Applied([Mark()], Pipe("transformer", "vae"), "cpu")
@@ -81,7 +82,7 @@ def test_a_name_may_be_left_out_only_where_one_makes_sense():
 def test_a_plain_module_is_its_own_component():
     module = torch.nn.Linear(2, 2)
     with Applied([Mark()], module, "cpu"):
-        assert LOG == [("on", module)]
+        assert [("on", module)] == LOG
 
 
 def test_pipeline_strategies_get_what_no_component_strategy_places():
@@ -120,5 +121,5 @@ def test_facades_stack_and_touch_no_other_object():
 
 
 def test_what_is_no_model_is_refused():
-    with pytest.raises(TypeError, match="neither an nn.Module nor a pipeline"):
+    with pytest.raises(TypeError, match=r"neither an nn\.Module nor a pipeline"):
         Applied([], object(), "cpu")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from paretune.strategies import ComponentStrategy, Plan, PlanError, Setting, tunable
 from paretune.strategies.notation import format_value, split_outside, strategy_from_text, value_from_text
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
+
 from paretune.strategies import (
     Before,
     ComponentStrategy,
@@ -60,7 +61,9 @@ def on(component: str | None, strategy: object) -> Setting:
 
 
 def test_exclusion_holds_on_one_component_and_where_a_name_is_left_out():
-    assert explain([on("a", First()), on("a", Second()), on("a", Third())])[0].endswith("both move the weights. Remove one.")
+    assert explain([on("a", First()), on("a", Second()), on("a", Third())])[0].endswith(
+        "both move the weights. Remove one."
+    )
     assert explain([on("a", First()), on("a", Second()), on("b", Third())]) == ()
     assert len(explain([on("a", First()), on("a", Second()), on(None, Third())])) == 1
 
@@ -75,7 +78,9 @@ def test_needs_asks_the_place_and_refuses_nothing_when_it_is_unknown():
     assert explain(plan, Surroundings(device_type="cuda", capabilities=frozenset({"streams"}))) == ()
     (reason,) = explain(plan, Surroundings(device_type="cpu", capabilities=frozenset()))
     assert reason == "a:second(stream=true) needs streams on cpu: copies overlap."
-    assert explain([on("a", First()), on("a", Second())], Surroundings(device_type="cpu", capabilities=frozenset())) == ()
+    assert (
+        explain([on("a", First()), on("a", Second())], Surroundings(device_type="cpu", capabilities=frozenset())) == ()
+    )
 
 
 def test_values_are_refused_with_the_reason():
