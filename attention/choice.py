@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 
@@ -68,26 +69,37 @@ class Automatic:
         self.device = device
         self.allow_lossy = allow_lossy
         self.choices: dict[Call, Choice] = {}
-        self._kernels: dict[str, Kernel] = {}
-        self._lock = threading.Lock()
+        self._kernels: dict[str, Kernel | None] = {}
+        # While a graph is made the decision is taken once, as a constant of that graph.
+        self._constant: Callable[..., str] = _constant(lambda *v: self._decide(Call(**dict(zip(_FIELDS, v)))))
+        self._entries = dict(catalog())
 
     def pick(
         self, tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor], request: Request
     ) -> tuple[Entry, Kernel | None]:
         """The best backend for this call; one that cannot be loaded after all leaves the call to PyTorch's choice."""
         call = call_of(*tensors, request)
-        with self._lock:
-            if call not in self.choices:
-                self._decide(call)
-            chosen = catalog()[self.choices[call].backend]
-            return chosen, None if call.device_type == "sim" else self._kernels[chosen.name]
+        if torch.compiler.is_compiling():
+            name = self._constant(*[getattr(call, field) for field in _FIELDS])
+        else:
+            name = self._decide(call)
+        return self._entries[name], self._kernels[name]
 
-    def _decide(self, call: Call) -> None:
-        choice = choose(call, self.device, allow_lossy=self.allow_lossy)
-        if call.device_type != "sim" and choice.backend not in self._kernels:
-            try:
-                self._kernels[choice.backend] = load(catalog()[choice.backend])
-            except BackendUnavailable as problem:
-                choice = Choice(backend="native", because=f"{choice.backend} could not be loaded: {problem}")
-                self._kernels.setdefault("native", load(catalog()["native"]))
-        self.choices[call] = choice
+    def _decide(self, call: Call) -> str:
+        if call not in self.choices:
+            found = choose(call, self.device, allow_lossy=self.allow_lossy)
+            self.choices[call] = self._loadable(found, call.device_type)
+        return self.choices[call].backend
+
+    def _loadable(self, choice: Choice, device_type: str) -> Choice:
+        """The choice, or PyTorch's own when the chosen library turns out not to load; the reason is kept."""
+        try:
+            self._kernels.setdefault(choice.backend, None if device_type == "sim" else load(catalog()[choice.backend]))
+        except BackendUnavailable as problem:
+            self._kernels.setdefault("native", load(catalog()["native"]))
+            return Choice(backend="native", because=f"{choice.backend} could not be loaded: {problem}")
+        return choice
+
+
+_FIELDS = tuple(field.name for field in fields(Call))
+_constant: Any = torch.compiler.assume_constant_result
