@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 
 import torch
@@ -11,10 +12,20 @@ from paretune.strategies.mechanics.cells import Cell, aligned, version_of
 from paretune.strategies.mechanics.link import Link, Transit, outside_autograd
 from paretune.strategies.mechanics.staging import Staging
 
-__all__ = ["Bundle"]
+__all__ = ["Bundle", "WriteBack"]
 
 _HOST = torch.device("cpu")
 _SMALL_BYTES = 4096
+
+
+class WriteBack(enum.IntEnum):
+    """What returns to the host when a device copy is dropped: tensors whose version says that they were changed,
+    besides them all buffers (normalisation in training mode changes its own without leaving a trace), or everything (a
+    change through ``tensor.data`` leaves none either)."""
+
+    CHANGED = 0
+    BUFFERS = 1
+    ALL = 2
 
 
 class Bundle:
@@ -41,7 +52,7 @@ class Bundle:
         self._transit: Transit | None = None
         self._versions: list[int] = []
         self._num_fetched = self._num_shown = 0
-        self._is_edited = False
+        self._write_back = WriteBack.CHANGED
         self._is_pinned = False
 
     @property
@@ -100,18 +111,14 @@ class Bundle:
                     cell.show(cell.views(piece, 0))
             self._versions = [version_of(look.tensor) for cell in self.cells for look in cell.looks]
 
-    def hide(self, link: Link, *, write_back: bool = False) -> None:
-        """A unit has computed; the last one makes the tensors point at the host again.
-
-        Changed tensors are written back; all of them with ``write_back``, because a change through ``tensor.data``
-        leaves no trace.
-        """
+    def hide(self, link: Link, *, write_back: WriteBack = WriteBack.CHANGED) -> None:
+        """A unit has computed; the last one makes the tensors point at the host again, values written back as asked."""
         self._num_shown -= 1
-        self._is_edited |= write_back
+        self._write_back = max(self._write_back, write_back)
         if self._num_shown == 0 and self._transit is not None:
             with outside_autograd():
-                self._write_back(everything=self._is_edited)
-                self._is_edited = False
+                self._save_changes()
+                self._write_back = WriteBack.CHANGED
                 for cell, views in zip(self.cells, self._host_views):
                     cell.show(views)
 
@@ -135,11 +142,15 @@ class Bundle:
                 if not cell.is_replaced(views):
                     cell.restore()
 
-    def _write_back(self, *, everything: bool) -> None:
+    def _save_changes(self) -> None:
         versions = iter(self._versions)
         for cell, views in zip(self.cells, self._host_views):
             for look, view in zip(cell.looks, views):
-                if next(versions) != version_of(look.tensor) or everything:
+                is_changed = next(versions) != version_of(look.tensor)
+                is_wanted = self._write_back is WriteBack.ALL or (
+                    self._write_back is WriteBack.BUFFERS and not isinstance(look.tensor, nn.Parameter)
+                )
+                if is_changed or is_wanted:
                     view.copy_(look.tensor.data)
 
 

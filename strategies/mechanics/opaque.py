@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from paretune.strategies.mechanics.bundle import Bundle
+from paretune.strategies.mechanics.bundle import Bundle, WriteBack
 from paretune.strategies.mechanics.link import Link, Transit, outside_autograd
 from paretune.strategies.mechanics.staging import Staging
 
@@ -64,7 +64,7 @@ class OpaqueBundle(Bundle):
         if self._num_shown == 1:
             self._swap()
 
-    def hide(self, link: Link, *, write_back: bool = False) -> None:
+    def hide(self, link: Link, *, write_back: WriteBack = WriteBack.CHANGED) -> None:
         self._num_shown -= 1
         if self._num_shown == 0:
             self._swap()

@@ -83,6 +83,7 @@ class Residency:
         self._frames: list[_Frame] = []
         self._depth = 0
         self._thread: int | None = None
+        self._bundles: list[Bundle] = []
         self._coming: list[Unit] = []
         self._idle: list[Unit] = []
         self._is_stale = False
@@ -107,6 +108,7 @@ class Residency:
         for unit in self.units:
             for trigger in unit.group.triggers:
                 self._by_trigger.setdefault(trigger, []).append(unit)
+        self._bundles = self.bundles()
         if self.link.ring is not None:
             self.link.ring.slot_bytes = max((b.num_bytes for b in self._passing_bundles()), default=0)
         self._bring_to_host()
@@ -256,7 +258,7 @@ class Residency:
             self._thread = threading.get_ident()
             if self.turns is not None:
                 self.turns.begin(self)
-            if self._is_stale:
+            if self._is_stale or any(bundle.is_replaced() for bundle in self._bundles):
                 self._reform_units()
 
     def _exit(self) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from paretune.strategies.mechanics.bundle import Bundle
+from paretune.strategies.mechanics.bundle import Bundle, WriteBack
 from paretune.strategies.mechanics.cells import Cell, cells_of, is_opaque, own_tensors
 from paretune.strategies.mechanics.link import Link
 from paretune.strategies.mechanics.opaque import OpaqueBundle
@@ -90,12 +90,18 @@ class Unit:
         if self.is_shown:
             self.is_shown = False
             for bundle in self.bundles:
-                bundle.hide(link, write_back=self.is_edited)
+                bundle.hide(link, write_back=self._write_back())
         if self.is_fetched:
             self.is_fetched = False
             for bundle in self.bundles:
                 bundle.drop(link, was_read=was_read)
         self.num_uses, self.is_edited = 0, False
+
+    def _write_back(self) -> WriteBack:
+        if self.is_edited:
+            return WriteBack.ALL
+        trains = any(owner.training and owner._buffers for owner in self.group.owners)
+        return WriteBack.BUFFERS if trains else WriteBack.CHANGED
 
 
 def units_of(groups: Sequence[Group]) -> list[Unit]:

@@ -32,9 +32,8 @@ LONE = MODULES[0]
 @contextmanager
 def offloaded(plan: str, model: nn.Module) -> Iterator[Applied]:
     """The plan at work, with a tripwire on the memory in which the weights wait."""
-    with Applied(plan, model, "cpu") as applied:
-        with torch.no_grad(), Tripwire([*model.parameters(), *model.buffers()]):
-            yield applied
+    with Applied(plan, model, "cpu") as applied, torch.no_grad(), Tripwire([*model.parameters(), *model.buffers()]):
+        yield applied
 
 
 @each_plan

@@ -1,4 +1,4 @@
-"""Copies beside computation: whatever the options, no kernel reads before its copy and no copy overwrites before a read."""
+"""Copies beside computation: no kernel reads before its copy, and no copy writes what is still to be read."""
 
 from __future__ import annotations
 
