@@ -16,7 +16,8 @@ def compare(output: Mapping[str, torch.Tensor], reference: Mapping[str, torch.Te
 
     is_exact: every bit equal. is_finite: no NaN or infinity where the reference has none. is_blank: one flat value (a
     black picture) where the reference has more than one.
-    psnr_db: 10 log10(range^2 / mean squared error) with the range of the reference; infinite when equal.
+    psnr_db: 10 log10(range^2 / mean squared error) with the range of the reference; infinite when equal, minus
+    infinity where an output is not finite.
     cosine, max_abs_error: as named. relative_l2: norm of the difference over the norm of the reference.
 
     Raises ``ValueError`` when names or shapes differ.
@@ -83,5 +84,7 @@ def _psnr_db(reference: torch.Tensor, difference: torch.Tensor) -> float:
     mean_square = float((difference * difference).mean()) if difference.numel() else 0.0
     if mean_square == 0.0:
         return math.inf
+    if not math.isfinite(mean_square):
+        return -math.inf
     span = float(reference.max() - reference.min()) or 1.0
     return 10.0 * math.log10(span * span / mean_square)
