@@ -90,7 +90,10 @@ class Ledger:
 
     def drop(self, trial: Any) -> None:
         """Close a trial that was never run, so that it neither counts nor blocks its plan."""
-        self._tell(trial, None, self._optuna.trial.TrialState.FAIL)
+        try:
+            patiently(lambda: self.study.tell(trial, state=self._optuna.trial.TrialState.FAIL))
+        except (ValueError, self._optuna.exceptions.UpdateFinishedTrialError) as error:
+            _log.warning("trial %d was closed already: %s", trial.number, error)
 
     def records(self) -> list[Record]:
         """The records of all finished trials, by all workers, one per plan."""
@@ -204,19 +207,16 @@ class Ledger:
         ]
 
     def _close(self, trial: Any, value: float, broken: Mapping[str, float], attributes: Mapping[str, Any]) -> None:
-        already = trial.constraints
-        for name, amount in broken.items():
-            if name not in already:
-                patiently(trial.set_constraint, name, amount)
-        for name, told in attributes.items():
-            patiently(trial.set_user_attr, name, told)
-        self._tell(trial, value, self._optuna.trial.TrialState.COMPLETE)
-
-    def _tell(self, trial: Any, value: float | None, state: Any) -> None:
-        """A result that comes after the trial was given up by others is kept as a note and stops nobody."""
+        """Constraints once each, attributes, value. A result that comes after the trial was given up stops nobody."""
         try:
-            patiently(lambda: self.study.tell(trial, value, state=state))
-        except (ValueError, RuntimeError, self._optuna.exceptions.OptunaError) as error:
+            already = trial.constraints
+            for name, amount in broken.items():
+                if name not in already:
+                    patiently(trial.set_constraint, name, amount)
+            for name, told in attributes.items():
+                patiently(trial.set_user_attr, name, told)
+            patiently(lambda: self.study.tell(trial, value, state=self._optuna.trial.TrialState.COMPLETE))
+        except (ValueError, self._optuna.exceptions.UpdateFinishedTrialError) as error:
             _log.warning("trial %d was closed before its result came: %s", trial.number, error)
 
     def _value(self, record: Record) -> float:

@@ -1,0 +1,188 @@
+"""Made-up truths for benchmarks of the search, and forecasts of them that are wrong.
+
+Every plan of a shipped space gets seconds and bytes from a rough model of a card, and a forecast from the same model
+with wrong coefficients and with whole effects missing. Nothing here is a result about any model or card.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from paretune.harness.components import components_of
+from paretune.harness.planner import expand
+from paretune.harness.search.encoding import Encoding
+from paretune.harness.search.features import Matrix, counted, features_of
+from paretune.harness.search.residual import Forecast
+from paretune.harness.space import axes_of
+from paretune.harness.spaces import preset
+from paretune.harness.workloads.architecture import load_architecture
+from paretune.strategies import Plan, Surroundings
+
+__all__ = ["Landscape", "Ground", "ground", "landscape"]
+
+_GIB = 2.0**30
+_LIMIT = 1500
+_CARD = Surroundings(
+    device_type="cuda",
+    capabilities=frozenset({"streams", "pinned_memory", "device_memory"}),
+    compute_capability=(8, 9),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ground:
+    """A workload's plans and the bytes of its components, before any truth is drawn."""
+
+    name: str
+    encoding: Encoding
+    plans: tuple[Plan, ...]
+    rows: Matrix
+    denoiser_bytes: float
+    encoder_bytes: float
+    decode_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Landscape:
+    """One truth and its forecast over a ground, one entry per plan; ``crashes`` says which plans never work."""
+
+    latency_s: Matrix
+    need_bytes: Matrix
+    crashes: Matrix
+    forecast: Mapping[str, Forecast]
+
+    def caps(self, shares: Sequence[float]) -> list[float]:
+        """Memory sizes that leave these shares of the plans that work."""
+        return [float(size) for size in np.quantile(self.need_bytes[self.crashes == 0], shares)]
+
+
+def ground(name: str, *, decode_gib: float) -> Ground:
+    """The plans of a shipped workload under the shipped space of its family, thinned to at most 1500."""
+    found = components_of({"name": name})
+    axes = axes_of(preset(found.family), found.roles)
+    plans = expand(axes, found.roles, _CARD)
+    thinned = plans.feasible[:: math.ceil(len(plans.feasible) / _LIMIT)]
+    few = type(plans)(feasible=thinned, axes=plans.axes)
+    sizes = load_architecture(name).components
+    bytes_of = {part: 2.0 * ((c.parameters if c else None) or 0) for part, c in sizes.items()}
+
+    def total(role: str) -> float:
+        return sum(bytes_of.get(part, 0.0) for part, its in found.roles.items() if its == role)
+
+    return Ground(
+        name=name,
+        encoding=Encoding(few, found.roles),
+        plans=thinned,
+        rows=features_of(thinned).rows,
+        denoiser_bytes=total("denoiser"),
+        encoder_bytes=total("text_encoder"),
+        decode_bytes=decode_gib * _GIB,
+    )
+
+
+def landscape(place: Ground, seed: int, *, error: float = 0.12) -> Landscape:
+    """Draw a truth and a forecast whose coefficients are off by ``error`` (log standard deviation)."""
+    rng = np.random.default_rng(seed)
+    true = _coefficients(rng, 0.25)
+    wrong = {name: value * math.exp(rng.normal(0, error)) for name, value in true.items()}
+    wrong["interplay"] = 0.0  # a whole effect that the forecast does not know
+    latency = np.array([_seconds(place, plan, true) for plan in place.plans])
+    need = np.array([_bytes(place, plan, true) for plan in place.plans])
+    latency *= np.exp(_interactions(place.rows, rng) + rng.normal(0, 0.02, len(latency)))
+    need *= np.exp(rng.normal(0, 0.01, len(need)))
+    forecast = {
+        str(plan): Forecast(
+            latency_s=_seconds(place, plan, wrong),
+            need_bytes=_bytes(place, plan, wrong) * math.exp(rng.normal(-0.03, 0.02)),
+        )
+        for plan in place.plans
+    }
+    return Landscape(latency_s=latency, need_bytes=need, crashes=_crashes(place.rows, rng), forecast=forecast)
+
+
+def _coefficients(rng: np.random.Generator, spread: float) -> dict[str, float]:
+    middle = {
+        "compute": 12.0,
+        "link": 1.5,
+        "pageable": 5.0,
+        "leaf": 0.15,
+        "cast": 0.08,
+        "compile": 0.18,
+        "cudnn": 0.05,
+        "tile": 0.10,
+        "layout": 0.02,
+        "interplay": 0.15,
+        "context": 0.4,
+    }
+    return {name: value * math.exp(rng.normal(0, spread)) for name, value in middle.items()}
+
+
+def _told(plan: Plan) -> dict[str, Any]:
+    return {f"{s.component or ''}:{s.strategy.name}": s.strategy for s in plan}
+
+
+def _seconds(place: Ground, plan: Plan, c: Mapping[str, float]) -> float:
+    """Compute and copies of the denoiser overlap when streamed; encoder and decoder come on top."""
+    names = {s.strategy.name for s in plan}
+    compute, copied = c["compute"], 0.0
+    total = c["pageable"] * (place.denoiser_bytes + place.encoder_bytes) / (16 * _GIB)
+    for setting in plan:
+        strategy = setting.strategy
+        is_denoiser = setting.component is not None and setting.component.startswith(("transformer", "unet"))
+        if strategy.name == "model_offload":
+            total *= 0.4 if getattr(strategy, "pin_memory", False) else 1.0
+        elif strategy.name == "group_offload" and is_denoiser:
+            copied = c["link"] * place.denoiser_bytes / _GIB
+            compute *= 1 + (c["leaf"] if getattr(strategy, "level", "") == "leaf_level" else 0.05)
+        elif strategy.name == "block_residency":
+            kept = counted(getattr(strategy, "resident_bytes", 0)) or 0.0
+            copied = c["link"] * max(0.0, place.denoiser_bytes - kept) / _GIB
+    if "layerwise_casting" in names:
+        copied, compute = copied / 2, compute * (1 + c["cast"])
+    if "compile" in names:
+        compute *= 1 - c["compile"] * (1 - c["interplay"] * (copied > 0))
+    compute *= 1 - c["cudnn"] * ("attention_backend" in names)
+    decode = 0.6 * (1 + c["tile"] * ("vae_tiling" in names)) * (1 - c["layout"] * ("channels_last" in names))
+    return max(compute, copied) + 0.1 * min(compute, copied) + total * ("model_offload" in names) + decode
+
+
+def _bytes(place: Ground, plan: Plan, c: Mapping[str, float]) -> float:
+    told = _told(plan)
+    names = {s.strategy.name for s in plan}
+    kept, encoder = place.denoiser_bytes, place.encoder_bytes
+    for key, strategy in told.items():
+        is_encoder = key.startswith("text_encoder")
+        if strategy.name == "block_residency":
+            kept = min(kept, (counted(getattr(strategy, "resident_bytes", 0)) or 0.0) + 0.6 * _GIB)
+        if strategy.name == "group_offload":
+            left = (0.1 if getattr(strategy, "level", "") == "leaf_level" else 0.5) * _GIB
+            kept, encoder = (kept, min(encoder, left)) if is_encoder else (min(kept, left), encoder)
+    if "layerwise_casting" in names:
+        kept *= 0.55
+    decode = place.decode_bytes * (0.35 if "vae_tiling" in names else 1.0)
+    steps = kept + 1.0 * _GIB
+    peak = max(encoder, steps, decode) if "model_offload" in names else max(encoder + steps, encoder + kept + decode)
+    return peak + c["context"] * _GIB
+
+
+def _interactions(rows: Matrix, rng: np.random.Generator) -> Matrix:
+    """Small effects of pairs of settings, unknown to the forecast."""
+    size = rows.shape[1]
+    pairs = np.triu(rng.normal(0, 0.05, (size, size)), 1) * (rng.random((size, size)) < 0.3)
+    return np.asarray((rows @ pairs * rows).sum(axis=1))
+
+
+def _crashes(rows: Matrix, rng: np.random.Generator) -> Matrix:
+    """Plans that hold one of two unlucky pairs of settings; never more than a fifth of them, never the empty plan."""
+    crashed = np.zeros(len(rows))
+    for _ in range(2):
+        one, other = rng.integers(rows.shape[1], size=2)
+        hit = (rows[:, one] > 0) & (rows[:, other] > 0) if one != other else np.zeros(len(rows), dtype=bool)
+        if hit.mean() < 0.1:
+            crashed[hit] = 1
+    return crashed
