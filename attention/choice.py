@@ -14,7 +14,7 @@ from paretune.attention.catalog import Entry, catalog
 from paretune.attention.catalog.rates import share
 from paretune.attention.contract import call_of
 from paretune.attention.errors import BackendUnavailable
-from paretune.attention.kernels.loading import Kernel, load
+from paretune.attention.kernels.loading import Kernel, kernel_on, load
 from paretune.attention.kernels.request import Request
 
 __all__ = ["Automatic", "Choice", "choose"]
@@ -94,7 +94,7 @@ class Automatic:
     def _loadable(self, choice: Choice, device_type: str) -> Choice:
         """The choice, or PyTorch's own when the chosen library turns out not to load; the reason is kept."""
         try:
-            self._kernels.setdefault(choice.backend, None if device_type == "sim" else load(catalog()[choice.backend]))
+            self._kernels.setdefault(choice.backend, kernel_on(catalog()[choice.backend], device_type))
         except BackendUnavailable as problem:
             self._kernels.setdefault("native", load(catalog()["native"]))
             return Choice(backend="native", because=f"{choice.backend} could not be loaded: {problem}")

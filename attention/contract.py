@@ -16,7 +16,7 @@ from paretune.attention.available import compute_capability, require
 from paretune.attention.call import TAKES, Call, refusal
 from paretune.attention.catalog import Entry, entry
 from paretune.attention.errors import BackendRefused
-from paretune.attention.kernels.loading import Kernel, load
+from paretune.attention.kernels.loading import Kernel, kernel_on
 from paretune.attention.kernels.request import Request, Result, repeat_heads
 from paretune.attention.masks import attended, canonical, mask_kind, simplified, with_causal
 from paretune.attention.simulated import simulated
@@ -47,12 +47,12 @@ def attend(
     ``BackendRefused`` when the backend cannot compute the call, ``BackendUnavailable`` when it is not here,
     ``ValueError`` for an unknown name.
     """
-    chosen = entry(backend)
     refuse_dropout(dropout_p)
-    require(chosen, query.device)
+    name = _ready(backend, query.device.type, query.device.index)
+    chosen, kernel = _ENTRIES[name], _KERNELS[name, query.device.type]
     mask = None if mask is None else canonical(mask, sizes_of(query, key))
     request = Request(mask, causal, scale_of(query, scale), enable_gqa, return_lse)
-    output, lse = compute(chosen, None, (query, *_without_blocked(key, value, mask)), request)
+    output, lse = compute(chosen, kernel, (query, *_without_blocked(key, value, mask)), request)
     return output if lse is None else (output, lse)
 
 
@@ -80,7 +80,7 @@ def check(
 def compute(chosen: Entry, kernel: Kernel | None, tensors: tuple[Tensor, Tensor, Tensor], request: Request) -> Result:
     """Check a call, bring it to what the kernel takes without changing its meaning, and run it.
 
-    ``request.mask`` is canonical (see masks.py); ``kernel`` is loaded when it is None. Raises ``BackendRefused`` before
+    ``request.mask`` is canonical (see masks.py); ``kernel`` is None on a simulated device. Raises ``BackendRefused`` before
     the kernel is called.
     """
     (query, key, value), request, original = _prepared(chosen, tensors, request)
@@ -88,9 +88,9 @@ def compute(chosen: Entry, kernel: Kernel | None, tensors: tuple[Tensor, Tensor,
         return _nothing(query, value, request)
     if not chosen.limits_for(query.device.type).gqa:
         key, value = repeat_heads(query, key), repeat_heads(query, value)
-    if query.device.type == "sim" and chosen.name != "native":
+    if kernel is None or (query.device.type == "sim" and chosen.name != "native"):
         return simulated(chosen.name, query, key, value, request)
-    output, lse = (kernel or _kernel(chosen))(query, key, value, request)
+    output, lse = kernel(query, key, value, request)
     return (output, lse) if original is None else _blank(output, lse, original)
 
 
@@ -134,10 +134,22 @@ def call_of(query: Tensor, key: Tensor, value: Tensor, request: Request) -> Call
     )
 
 
-# The compiler takes their answers as constants: neither changes while a process lives.
+def _prepare(backend: str, kind: str, index: int | None) -> str:
+    """Look the backend up, ask whether it is here, and load it; again at every call, because a library may be replaced."""
+    chosen = entry(backend)
+    require(chosen, torch.device(kind, index) if index is not None else torch.device(kind))
+    _ENTRIES[backend] = chosen
+    _KERNELS[backend, kind] = kernel_on(chosen, kind)
+    return backend
+
+
+_ENTRIES: dict[str, Entry] = {}
+_KERNELS: dict[tuple[str, str], Kernel | None] = {}
+
+# The compiler takes their answers as constants of the graph instead of tracing the look-ups.
 _constant: Any = torch.compiler.assume_constant_result
+_ready: Callable[[str, str, int | None], str] = _constant(lambda *place: _prepare(*place))
 _capability: Callable[[str, int | None], tuple[int, int] | None] = _constant(lambda *place: compute_capability(*place))
-_kernel: Callable[[Entry], Kernel] = _constant(lambda chosen: load(chosen))
 
 
 Prepared = tuple[tuple[Tensor, Tensor, Tensor], Request, Tensor | None]

@@ -83,7 +83,7 @@ def _selection(backend: str, device: torch.device) -> Selection:
         return Automatic(device)
     chosen = entry(backend)
     require(chosen, device)
-    return Named(chosen, simulated=device.type == "sim")
+    return Named(chosen, device.type)
 
 
 def _device(model: torch.nn.Module, device: str | torch.device | None) -> torch.device:

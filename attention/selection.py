@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 
 from paretune.attention.catalog import Entry
-from paretune.attention.kernels.loading import Kernel, load
+from paretune.attention.kernels.loading import Kernel, kernel_on
 from paretune.attention.kernels.request import Request
 
 __all__ = ["Named", "Selection"]
@@ -31,9 +31,9 @@ class Selection(Protocol):
 class Named:
     """Always the same backend; the kernel is loaded once, when the route is made."""
 
-    def __init__(self, entry: Entry, *, simulated: bool = False) -> None:
+    def __init__(self, entry: Entry, device_type: str) -> None:
         self.entry = entry
-        self.kernel = None if simulated else load(entry)
+        self.kernel = kernel_on(entry, device_type)
 
     @property
     def name(self) -> str:

@@ -58,7 +58,11 @@ def _sizes(limits: Limits) -> str:
     sizes = limits.head_sizes
     if sizes.only:
         return ", ".join(map(str, sizes.only))
-    span = f"{sizes.minimum} to {sizes.maximum}" if sizes.maximum else ("any" if sizes.minimum == 1 else f"from {sizes.minimum}")
+    span = (
+        f"{sizes.minimum} to {sizes.maximum}"
+        if sizes.maximum
+        else ("any" if sizes.minimum == 1 else f"from {sizes.minimum}")
+    )
     for major, largest in sizes.maximum_by_major:
         span += f" ({largest} on {major}.x)"
     return span + (f", multiples of {sizes.multiple}" if sizes.multiple > 1 else "")

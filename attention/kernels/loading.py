@@ -10,7 +10,7 @@ from typing import Any
 from paretune.attention.catalog import Entry
 from paretune.attention.errors import BackendUnavailable
 
-__all__ = ["Kernel", "load"]
+__all__ = ["Kernel", "kernel_on", "load"]
 
 Kernel = Callable[..., Any]
 """Takes query, key, value and a Request, returns a Result (see request.py)."""
@@ -23,6 +23,11 @@ def load(entry: Entry) -> Kernel:
     """
     module, _, name = entry.adapter.partition(":")
     return partial(getattr(importlib.import_module(module), name), _function(entry))
+
+
+def kernel_on(entry: Entry, device_type: str) -> Kernel | None:
+    """``load``, or None on a simulated device, which needs no library; PyTorch's own choice it intercepts itself."""
+    return None if device_type == "sim" and entry.name != "native" else load(entry)
 
 
 def _function(entry: Entry) -> Callable[..., Any]:

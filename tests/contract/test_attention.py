@@ -118,7 +118,8 @@ def sizes_for(name):
 
 @pytest.mark.parametrize("name", HERE)
 def test_plain_calls_of_every_size_are_right_or_refused(name):
-    assert any([computed(name, size, scale=scale) for size in sizes_for(name) for scale in (None, 0.3)])
+    results = [computed(name, size, scale=scale) for size in sizes_for(name) for scale in (None, 0.3)]
+    assert any(results)
     assert computed(name, SIZES[0]), "a plain call of 17 tokens must run"
 
 

@@ -10,7 +10,9 @@ HALF = (torch.float16, torch.bfloat16)
 def math(query, key, value, *, scale, causal=False, bias=None, bottom_right=True):
     """(B, H, S, D) in float64: output, and the log-sum-exp (B, H, S)."""
     groups = query.shape[1] // key.shape[1]
-    query, key, value = (t.double() for t in (query, key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)))
+    query, key, value = (
+        t.double() for t in (query, key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1))
+    )
     scores = query @ key.transpose(-1, -2) * scale
     if bias is not None:
         scores = scores + bias.double()
@@ -44,7 +46,10 @@ def packed(query, key, value, starts_query, starts_key, longest_query, longest_k
         assert starts.dtype is torch.int32 and starts[0] == 0 and starts[-1] == total
         assert (starts.diff() > 0).all(), "an empty sequence reached the kernel"
     assert starts_query.diff().max() == longest_query and starts_key.diff().max() == longest_key
-    output, lse = torch.full_like(query, float("nan")), query.new_full((query.shape[1], query.shape[0]), float("nan")).float()
+    output, lse = (
+        torch.full_like(query, float("nan")),
+        query.new_full((query.shape[1], query.shape[0]), float("nan")).float(),
+    )
     for q, q_end, k, k_end in zip(starts_query[:-1], starts_query[1:], starts_key[:-1], starts_key[1:]):
         parts = (query[q:q_end], key[k:k_end], value[k:k_end])
         one, one_lse = math(*(part.transpose(0, 1)[None] for part in parts), scale=scale, causal=causal)
@@ -170,7 +175,9 @@ def xla_flash(q, k, v, causal=False, q_segment_ids=None, kv_segment_ids=None, sm
 
 def modules():
     """Fake libraries by import name, for ``sys.modules``."""
-    sage = {f"sageattn_qk_int8_pv_{name}": sageattn for name in ("fp8_cuda", "fp8_cuda_sm90", "fp16_cuda", "fp16_triton")}
+    sage = {
+        f"sageattn_qk_int8_pv_{name}": sageattn for name in ("fp8_cuda", "fp8_cuda_sm90", "fp16_cuda", "fp16_triton")
+    }
     libraries = {
         "flash_attn": {"flash_attn_func": flash_attn_func, "flash_attn_varlen_func": flash_attn_varlen_func},
         "flash_attn_interface": {"flash_attn_func": flash3_func, "flash_attn_varlen_func": flash3_varlen_func},

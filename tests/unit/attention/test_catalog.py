@@ -113,9 +113,9 @@ def test_rates_keep_the_ratios_of_their_charts():
             for c in CHARTED
             if (c.family, c.chart, c.compute_capability, c.head_size)
             == ("fa2", curve.chart, curve.compute_capability, curve.head_size)
-            or (c.family, c.chart, c.compute_capability) == ("fa2", curve.chart, curve.compute_capability)
+            or ((c.family, c.chart, c.compute_capability) == ("fa2", curve.chart, curve.compute_capability)
             and c.head_size == max(d.head_size for d in CHARTED if d.compute_capability == c.compute_capability
-                                   and d.chart == c.chart and d.family == "fa2" and d.head_size <= 128)
+                                   and d.chart == c.chart and d.family == "fa2" and d.head_size <= 128))
         )  # fmt: skip
         if base.head_size != curve.head_size:
             continue
@@ -136,7 +136,5 @@ def test_uncharted_rates_are_inferred_and_never_above_the_card():
 
 def test_longer_sequences_are_never_slower():
     for family in {curve.family for curve in CHARTED}:
-        values = [
-            share(family, compute_capability=(9, 0), head_size=64, sequence=2**n).value for n in range(6, 16)
-        ]
+        values = [share(family, compute_capability=(9, 0), head_size=64, sequence=2**n).value for n in range(6, 16)]
         assert values == sorted(values)

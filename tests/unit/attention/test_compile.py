@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch._dynamo.utils import counters
 
-from paretune.attention import route
+from paretune.attention import attend, route
 
 BACKENDS = ("native", "_native_math", "_native_flash", "flex")
 
@@ -92,3 +92,15 @@ def test_blocks_compiled_one_by_one():
         after = graphs()
         model(x)
         assert graphs() == after > before
+
+
+@pytest.mark.parametrize("backend", ["native", "_native_flash"])
+def test_a_direct_call_compiles(backend):
+    query = torch.randn(2, 5, 2, 8)
+    expected = attend(query, query, query, causal=True)
+
+    def call(query):
+        return attend(query, query, query, backend=backend, causal=True)
+
+    compiled = torch.compile(call, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(query), expected, atol=2e-6, rtol=1e-5)

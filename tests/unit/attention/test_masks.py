@@ -66,7 +66,9 @@ def test_the_lowest_number_means_blocked(dtype):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from(["bool", "float"]), st.integers(1, 4), st.integers(1, 9), st.integers(1, 9))
+@given(
+    st.integers(0, 10**6), st.sampled_from(["bool", "float"]), st.integers(1, 4), st.integers(1, 9), st.integers(1, 9)
+)
 def test_the_simplified_form_means_the_same(seed, kind, heads, queries, keys):
     generator = torch.Generator().manual_seed(seed)
     shape = [size if torch.rand(1, generator=generator) > 0.5 else 1 for size in (2, heads, queries)] + [keys]

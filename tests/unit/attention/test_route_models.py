@@ -53,7 +53,11 @@ def unet():
         attention_head_dim=2,
         norm_num_groups=4,
     )
-    inputs = {"sample": torch.randn(2, 4, 8, 8), "timestep": torch.tensor(1), "encoder_hidden_states": torch.randn(2, 7, 8)}
+    inputs = {
+        "sample": torch.randn(2, 4, 8, 8),
+        "timestep": torch.tensor(1),
+        "encoder_hidden_states": torch.randn(2, 7, 8),
+    }
     return model, inputs, 8
 
 
@@ -119,9 +123,7 @@ def autoencoder():
 
 
 def video_autoencoder():
-    model = AutoencoderKLWan(
-        base_dim=3, z_dim=4, dim_mult=[1, 1], num_res_blocks=1, temperal_downsample=[False]
-    )
+    model = AutoencoderKLWan(base_dim=3, z_dim=4, dim_mult=[1, 1], num_res_blocks=1, temperal_downsample=[False])
     return model, {"sample": torch.randn(1, 3, 1, 16, 16)}, 2
 
 
@@ -169,7 +171,9 @@ def output_of(model, inputs):
 @pytest.fixture
 def calls(monkeypatch):
     seen, compute = [], replacement.compute
-    monkeypatch.setattr(replacement, "compute", lambda entry, *rest: (seen.append(entry.name), compute(entry, *rest))[1])
+    monkeypatch.setattr(
+        replacement, "compute", lambda entry, *rest: (seen.append(entry.name), compute(entry, *rest))[1]
+    )
     return seen
 
 
@@ -224,7 +228,9 @@ def test_explicit_products_are_reported_not_passed_over():
 
 @torch.no_grad()
 def test_what_a_layer_asks_for_and_a_backend_lacks_is_refused():
-    layer = replacement.dispatch_for(type("Chosen", (), {"name": "_native_math"})(), attention_dispatch.dispatch_attention_fn)
+    layer = replacement.dispatch_for(
+        type("Chosen", (), {"name": "_native_math"})(), attention_dispatch.dispatch_attention_fn
+    )
     query = torch.randn(1, 4, 2, 8)
     with pytest.raises(BackendRefused, match="window_size"):
         layer(query, query, query, attention_kwargs={"window_size": (4, 4)})
