@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["AttentionCall", "attention_charge", "native_backend"]
 
 MAX_FLASH_HEAD_SIZE = 256
-_CHARTED_EFFICIENCY = {8: 0.85, 9: 0.68, 12: 0.92}
+_CHARTED_EFFICIENCY = {8: 0.87, 9: 0.80, 12: 0.92}
 """Product efficiency of the cards in the charts by major compute capability; a card that reaches less there (a power limit,
 for instance) also reaches less here."""
 SINGLE_SHARE = 0.6

@@ -38,8 +38,19 @@ class ModuleTracker:
         component = machine.component_of(module)
         if component is not None:
             machine.component = component
-        machine.host_s += machine.host.module_call_s
+        machine.host_s += machine.host.module_call_s + machine.host.hook_s * _num_hooks(module)
 
     def _leave_module(self, module: torch.nn.Module, args: Any, output: Any) -> None:
         if self._outer:
             self._machine.module, self._machine.component = self._outer.pop()
+
+
+def _num_hooks(module: torch.nn.Module) -> int:
+    """Python functions that run around this module's forward, PyTorch's own and those of diffusers and accelerate."""
+    count = len(module._forward_pre_hooks) + len(module._forward_hooks)
+    attributes = module.__dict__
+    if "_diffusers_hook" in attributes:
+        count += 2 * len(attributes["_diffusers_hook"].hooks)
+    if "_hf_hook" in attributes:
+        count += 2
+    return count

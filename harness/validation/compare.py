@@ -1,0 +1,113 @@
+"""Lay one published number beside what was simulated: units first, then the relative error."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from paretune.harness.records import Record
+from paretune.harness.validation.rows import PublishedRow
+
+__all__ = ["RowResult", "compare", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowResult:
+    """One row after validation. `published` and `simulated` share a unit: bytes or seconds; `kind` says which figure.
+
+    `reason` is set for rows that could not be expressed or run; `part` is "fit" or "held-out".
+    """
+
+    id: str
+    source: str
+    family: str
+    part: str
+    model: str
+    gpu: str
+    strategy: str
+    metric: str
+    kind: str = ""
+    published: float | None = None
+    simulated: float | None = None
+    reason: str | None = None
+    is_card_known: bool = True
+    case: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """Simulated over published, minus one."""
+        if self.published is None or self.simulated is None:
+            return None
+        return self.simulated / self.published - 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `--format json`."""
+        return asdict(self) | {"error": self.error}
+
+
+def compare(row: PublishedRow, record: Record, *, part: str, case: str, is_card_known: bool) -> RowResult:
+    """The row beside the simulated record of its case."""
+    kind, published = _published(row)
+    simulated = _simulated(row, kind, record)
+    shared = _shared(row, part)
+    if simulated is None:
+        return RowResult(**shared, kind=kind, published=published, reason=f"simulated run ended with {record.outcome.value}")
+    return RowResult(
+        **shared, kind=kind, published=published, simulated=simulated, is_card_known=is_card_known, case=case
+    )
+
+
+def failed(row: PublishedRow, reason: str, *, part: str) -> RowResult:
+    """The row with the reason why nothing could be laid beside it."""
+    return RowResult(**_shared(row, part), reason=reason)
+
+
+def _shared(row: PublishedRow, part: str) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "source": row.source,
+        "family": row.family,
+        "part": part,
+        "model": row.model,
+        "gpu": row.gpu,
+        "strategy": row.strategy,
+        "metric": row.metric,
+    }
+
+
+def _published(row: PublishedRow) -> tuple[str, float]:
+    if row.metric in ("latency_s", "it_per_s"):
+        divisor = 5.0 if "5 forwards" in row.unit_note else 1.0
+        return "time", 1.0 / row.value if row.metric == "it_per_s" else row.value / divisor
+    unit = 10**9 if "10^9" in row.unit_note or "/1000" in row.unit_note else 2**30
+    return _kind_of_peak(row), row.value * unit
+
+
+def _kind_of_peak(row: PublishedRow) -> str:
+    if row.metric == "peak_reserved_gb":
+        return "reserved"
+    is_driver = any(word in row.unit_note.lower() for word in ("nvml", "nvidia-smi", "card total"))
+    return "used" if row.metric == "peak_gb_unspecified" and is_driver else "allocated"
+
+
+def _simulated(row: PublishedRow, kind: str, record: Record) -> float | None:
+    if not record.is_complete:
+        return None
+    if kind == "time":
+        return _seconds(row, record)
+    peaks = {
+        "allocated": record.peak_allocated_bytes,
+        "reserved": record.peak_reserved_bytes,
+        "used": record.peak_used_bytes,
+    }
+    value = peaks[kind]
+    return None if value is None else float(value)
+
+
+def _seconds(row: PublishedRow, record: Record) -> float | None:
+    is_loop_only = "denoising loop" in row.unit_note or row.metric == "it_per_s"
+    if is_loop_only and "denoise" in record.phases:
+        loop = record.phases["denoise"].duration_s
+        steps = len(record.step_latency_s) or 1
+        return loop if row.metric == "latency_s" or loop is None else loop / steps
+    return record.median_latency_s

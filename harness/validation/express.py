@@ -1,0 +1,158 @@
+"""Turn a published row into something the simulator can run, or say in one sentence why that is not possible."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paretune.harness.validation.applied_by_others import Technique, technique_of
+from paretune.harness.validation.rows import PublishedRow
+
+__all__ = ["CannotExpress", "Case", "express"]
+
+
+class CannotExpress(ValueError):
+    """A row that cannot be simulated; the text is the reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One simulated run; rows that ask for the same run share it. `overrides` are (name, value) pairs of the workload."""
+
+    workload: str
+    overrides: tuple[tuple[str, Any], ...]
+    gpu: str
+    technique: Technique
+    is_card_known: bool
+
+
+_WORKLOADS = {
+    "FLUX.1-dev": "flux.1-dev",
+    "FLUX.1-schnell": "flux.1-schnell",
+    "FLUX.1 transformer": "flux-transformer",
+    "FLUX.1-dev transformer": "flux-transformer",
+    "SDXL-base-1.0": "sdxl",
+    "SDXL-base": "sdxl",
+    "SD1.5": "sd1.5",
+    "runwayml/stable-diffusion-v1-5": "sd1.5",
+    "stable-diffusion-v1-4": "sd1.5",
+    "CompVis/stable-diffusion-v1-4": "sd1.5",
+    "SD3-medium": "sd3-medium",
+    "SD3.5-large": "sd3.5-large",
+    "PixArt-alpha XL-2-1024": "pixart-alpha",
+    "PixArt-Sigma": "pixart-sigma",
+    "Kolors": "kolors",
+    "CogVideoX-5b": "cogvideox-5b",
+    "CogVideoX-2b": "cogvideox-2b",
+    "Z-Image-Turbo": "z-image-turbo",
+    "Qwen-Image": "qwen-image",
+    "LTX-Video": "ltx-video",
+    "HunyuanVideo": "hunyuan-video",
+    "Wan2.1-T2V-14B": "wan-2.1-14b",
+    "Wan2.1-T2V-1.3B": "wan-2.1-1.3b",
+}
+_DENOISER_ONLY = {"flux.1-dev": "flux-transformer", "sdxl": "sdxl-unet", "wan-2.1-14b": "wan-2.1-14b-transformer"}
+_VAES = {"sd-vae-ft-mse": "sd-vae", "sdxl-vae-fp16-fix": "sdxl-vae"}
+_CARDS = (
+    ("h200", "h200"), ("h100", "h100"), ("h800", "h100"), ("h20", "h20"), ("a100 40", "a100-40gb"), ("a100-pcie-40", "a100-40gb"),
+    ("a100", "a100-80gb"), ("a800", "a100-80gb"), ("a10g", "a10g"), ("l40s", "l40s"), ("l20", "l20"), ("4090", "rtx-4090"),
+    ("5090", "rtx-5090"), ("3090", "rtx-3090"), ("3080", "rtx-3080"), ("3060", "rtx-3060-12gb"), ("4070", "rtx-4070"),
+    ("4060 ti", "rtx-4060-ti-16gb"), ("v100", "v100"), ("t4", "t4"),
+)  # fmt: skip
+ASSUMED_CARD = "a100-80gb"
+"""For rows that do not state their card: allocated memory hardly depends on it, times are not compared."""
+_IGNORED = ("note", "torch", "attention", "memory_format", "fuse_qkv")
+
+
+def express(row: PublishedRow) -> Case:
+    """The run that should reproduce the row; raises `CannotExpress`."""
+    if row.metric not in ("peak_allocated_gb", "peak_reserved_gb", "peak_gb_unspecified", "latency_s", "it_per_s"):
+        raise CannotExpress(f"metric {row.metric} is not a peak or a time of a whole run")
+    _refuse(row)
+    workload = _workload(row)
+    gpu, is_known = _card(row)
+    overrides = dict(_overrides(row, workload))
+    technique = technique_of(row.config, row.model)
+    if technique is None:
+        raise CannotExpress(f"configuration {row.strategy!r} is not one that this simulator applies")
+    return Case(
+        workload=workload, overrides=tuple(sorted(overrides.items())), gpu=gpu, technique=technique, is_card_known=is_known
+    )
+
+
+def _refuse(row: PublishedRow) -> None:
+    config, text = row.config, f"{row.unit_note} {row.notes}".lower()
+    if "quantization" in config:
+        raise CannotExpress(f"quantised by {config['quantization']}: kernels and layouts of that library are not simulated")
+    for key in ("cache", "parallel", "lora", "vae", "text_embeddings", "text_encoder_3", "freenoise", "chunking"):
+        if key in config:
+            raise CannotExpress(f"{key}={config[key]} is no strategy of this program")
+    if row.family == "repo":
+        raise CannotExpress("an engine with an offloader of its own, or a rounded claim")
+    if config.get("fuse_qkv") == "True":
+        raise CannotExpress("fused projections keep both copies of the weights; not a strategy here")
+    if row.family == "ci" and "casting" in config and row.metric.startswith("peak"):
+        raise CannotExpress("the peak of that table is reached while loading")
+    if row.metric == "peak_gb_unspecified" and "not stated" in row.unit_note and "fits" not in row.unit_note:
+        raise CannotExpress("neither unit nor kind of the peak is stated")
+    if "whole process" in text or "cold" in text.split("(")[-1] and "first call" in text:
+        raise CannotExpress("a cold run with loading inside")
+    if "safety checker" in text:
+        raise CannotExpress("a safety checker was loaded, which the workload leaves out")
+    if config.get("compile", "").startswith("nexfort"):
+        raise CannotExpress("a closed compiler")
+    if "vanilla" in config.get("attention", ""):
+        raise CannotExpress("attention as it was before fused kernels, in code that no longer exists")
+
+
+def _workload(row: PublishedRow) -> str:
+    for start, name in _VAES.items():
+        if row.model.startswith(start):
+            return f"{name}-{'encode' if 'encode' in f'{row.pipeline} {row.notes}'.lower() else 'decode'}"
+    if row.model.startswith("CogVideoX VAE"):
+        return "cogvideox-vae-encode"
+    if row.model.startswith("LTX-Video-0.9.7"):
+        return "ltx-0.9.7-transformer"
+    if row.model not in _WORKLOADS:
+        raise CannotExpress(f"no architecture file for {row.model}")
+    name = _WORKLOADS[row.model]
+    if "denoiser only" in row.notes or "transformer forwar" in row.size:
+        if name not in (*_DENOISER_ONLY, *_DENOISER_ONLY.values()):
+            raise CannotExpress(f"no architecture file for the denoiser of {row.model} alone")
+        return _DENOISER_ONLY.get(name, name)
+    if "only transformer" in row.notes or "latents only" in row.notes or "output_type latent" in row.notes:
+        raise CannotExpress("part of the pipeline was measured: components left out, or no decode")
+    return name
+
+
+def _card(row: PublishedRow) -> tuple[str, bool]:
+    text = f"{row.gpu} {row.notes}".lower() if "not stated" in row.gpu.lower() else row.gpu.lower()
+    if "not stated" in row.gpu.lower() and "h100-class" not in row.gpu.lower():
+        return ASSUMED_CARD, False
+    for word, name in _CARDS:
+        if word in text:
+            return name, True
+    if "not stated" in text:
+        return ASSUMED_CARD, False
+    raise CannotExpress(f"no data sheet for {row.gpu}")
+
+
+def _overrides(row: PublishedRow, workload: str) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
+    if match := re.match(r"\s*(\d+)x(\d+)", row.size):
+        first, second = int(match[1]), int(match[2])
+        is_video = "frames" in row.size
+        found["height"], found["width"] = (first, second) if first <= second or not is_video else (second, first)
+    if match := re.search(r"(\d+) frames", row.size):
+        found["num_frames"] = int(match[1])
+    if row.batch.isdigit() and int(row.batch) > 1:
+        found["batch_size"] = int(row.batch)
+    if (match := re.match(r"(\d+)", row.steps)) and "forward" not in row.steps:
+        found["steps"] = int(match[1])
+    if workload.endswith(("-transformer", "-unet")):
+        return {key: value for key, value in found.items() if key == "batch_size"}
+    if workload.endswith(("-decode", "-encode")):
+        found.pop("steps", None)
+    return found
