@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from functools import partial
-from typing import Any, cast
+from functools import partial, partialmethod
+from typing import Any
 
 import torch
 from torch import nn
 
 from paretune.strategies.base import Undo
 from paretune.strategies.errors import Unsupported
+from paretune.strategies.mechanics.override import Specialised
 
 __all__ = ["engine_of"]
 
@@ -57,10 +58,36 @@ def _bitsandbytes(layers: dict[str, nn.Linear], method: str, undo: Undo) -> None
     import bitsandbytes
 
     _keep(layers, undo)
+    special = Specialised(undo)
+    pack, forward = (_pack_nf4, _forward_nf4) if method == "nf4" else (_pack_int8, _forward_int8)
     for layer in layers.values():
-        data = layer.weight.data
-        if method == "nf4":
-            packed = bitsandbytes.nn.Params4bit(data, requires_grad=False, quant_type="nf4")
-        else:
-            packed = bitsandbytes.nn.Int8Params(data, requires_grad=False)
-        layer._parameters["weight"] = cast(nn.Parameter, packed)
+        codes, state = pack(bitsandbytes, layer.weight.detach())
+        layer._parameters["weight"] = nn.Parameter(codes, requires_grad=False)
+        layer.__dict__["paretune_state"] = state
+        undo(partial(layer.__dict__.pop, "paretune_state"))
+        special.apply(layer, forward=partialmethod(forward, bitsandbytes))
+
+
+def _pack_nf4(library: Any, weight: torch.Tensor) -> tuple[torch.Tensor, Any]:
+    codes, state = library.functional.quantize_4bit(weight.contiguous(), blocksize=64, quant_type="nf4")
+    return codes, state
+
+
+def _pack_int8(library: Any, weight: torch.Tensor) -> tuple[torch.Tensor, Any]:
+    state = library.MatmulLtState()
+    state.threshold, state.has_fp16_weights = 6.0, False
+    state.CB, state.SCB, _ = library.functional.int8_vectorwise_quant(weight.half())
+    return state.CB, state
+
+
+def _forward_nf4(self: Any, library: Any, input: torch.Tensor) -> torch.Tensor:
+    self.paretune_state.to(input.device)
+    answer: torch.Tensor = library.matmul_4bit(input, self.weight.t(), quant_state=self.paretune_state, bias=self.bias)
+    return answer
+
+
+def _forward_int8(self: Any, library: Any, input: torch.Tensor) -> torch.Tensor:
+    state = self.paretune_state
+    state.CB, state.SCB = self.weight.data, state.SCB.to(input.device)
+    answer: torch.Tensor = library.matmul(input, state.CB, bias=self.bias, state=state)
+    return answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 from contextlib import ExitStack
 
 import numpy as np
@@ -186,3 +187,20 @@ def test_torchao_packs_really_and_gives_back(method):
             assert type(model.first.weight).__module__.startswith("torchao")
             torch.testing.assert_close(model.first(x), ours, rtol=0.05, atol=0.05)
         assert model.first.weight is weight and torch.equal(model(x), plain)
+
+
+@pytest.mark.parametrize("method", ["nf4", "bnb_int8"])
+def test_bitsandbytes_agrees_with_our_format_or_is_named(method):
+    model, x = Model().bfloat16(), torch.randn(3, 256, dtype=torch.bfloat16)
+    plan, weight = f"quantize(method={method},engine=bitsandbytes)", model.first.weight
+    if importlib.util.find_spec("bitsandbytes") is None:
+        with pytest.raises(Unsupported, match="bitsandbytes"):
+            Applied(plan, model, "cpu")
+        return
+    with torch.no_grad():
+        with Applied(f"quantize(method={method})", model, "cpu"):
+            ours = model.first(x)
+        with Applied(plan, model, "cpu"):
+            assert model.first.weight.element_size() == 1
+            torch.testing.assert_close(model.first(x), ours, rtol=0.05, atol=0.05)
+    assert model.first.weight is weight and "paretune_state" not in vars(model.first)
