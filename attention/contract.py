@@ -201,7 +201,9 @@ def _without_blocked(key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[T
 
 def _blank(output: Tensor, lse: Tensor | None, mask: Tensor) -> Result:
     blocked = ~attended(mask).any(dim=3)
-    output = output.masked_fill(blocked.transpose(1, 2)[..., None], 0.0)
+    rows = blocked.transpose(1, 2)[..., None]
+    # In place where no backward pass could miss the old values: the output is fresh, and a second one would show as memory.
+    output = output.masked_fill(rows, 0.0) if torch.is_grad_enabled() else output.masked_fill_(rows, 0.0)
     return output, None if lse is None else lse.masked_fill(blocked, float("-inf"))
 
 

@@ -32,11 +32,11 @@ def main(arguments: list[str]) -> None:
 
 def _tried(chosen: Entry, device: str) -> Probe:
     limits = chosen.limits_for(torch.device(device).type)
-    agreed, largest = [], 0.0
+    agreed, largest, repeats = [], 0.0, True
     for dtype in limits.dtypes:
         for options in _cases(chosen, device):
             try:
-                error, complaint = _one(chosen, device, dtype, options)
+                error, complaint, same = _one(chosen, device, dtype, options)
             except BackendRefused:
                 break
             except Exception as problem:
@@ -45,12 +45,19 @@ def _tried(chosen: Entry, device: str) -> Probe:
                 return _no(
                     chosen, device, f"disagrees with float64 math ({', '.join(options) or 'plain'}): {complaint}"
                 )
-            largest = max(largest, error)
+            largest, repeats = max(largest, error), repeats and same
         else:
             agreed.append(dtype)
     if not agreed:
         return _no(chosen, device, "refuses every type it claims to take on this device.")
-    return Probe(name=chosen.name, device=device, ok=True, dtypes=tuple(agreed), largest_error=largest)
+    return Probe(
+        name=chosen.name,
+        device=device,
+        ok=True,
+        dtypes=tuple(agreed),
+        largest_error=largest,
+        is_repeatable=repeats,
+    )
 
 
 def _no(chosen: Entry, device: str, reason: str) -> Probe:
@@ -69,7 +76,7 @@ def _cases(chosen: Entry, device: str) -> Iterator[tuple[str, ...]]:
         yield ("lse",)
 
 
-def _one(chosen: Entry, device: str, dtype: str, options: tuple[str, ...]) -> tuple[float, str]:
+def _one(chosen: Entry, device: str, dtype: str, options: tuple[str, ...]) -> tuple[float, str, bool]:
     generator = torch.Generator().manual_seed(0)
     heads, key_heads = (4, 2) if "gqa" in options else (2, 2)
 
@@ -82,19 +89,24 @@ def _one(chosen: Entry, device: str, dtype: str, options: tuple[str, ...]) -> tu
     if "mask" in options:
         mask = torch.rand(2, 1, 1, 160, generator=generator).to(device) > 0.3
     request = Request(mask, "causal" in options, scale_of(query, None), "gqa" in options, "lse" in options)
-    result = attend(
-        query,
-        key,
-        value,
-        backend=chosen.name,
-        mask=mask,
-        causal=request.causal,
-        enable_gqa=request.enable_gqa,
-        return_lse=request.return_lse,
-    )
-    output = result[0] if isinstance(result, tuple) else result
-    found = distance(output, reference(query, key, value, request)[0])
-    return found.largest, exceeded(chosen, found, dtype=dtype, on_gpu=query.device.type != "cpu")
+
+    def output() -> torch.Tensor:
+        result = attend(
+            query,
+            key,
+            value,
+            backend=chosen.name,
+            mask=mask,
+            causal=request.causal,
+            enable_gqa=request.enable_gqa,
+            return_lse=request.return_lse,
+        )
+        return result[0] if isinstance(result, tuple) else result
+
+    first = output()
+    found = distance(first, reference(query, key, value, request)[0])
+    complaint = exceeded(chosen, found, dtype=dtype, on_gpu=query.device.type != "cpu")
+    return found.largest, complaint, torch.equal(first, output())
 
 
 if __name__ == "__main__":

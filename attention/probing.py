@@ -24,7 +24,10 @@ _CHILD = (sys.executable, "-m", "paretune.attention.probe_child")
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """What a probe found. ``reason`` says why it is not ok; ``dtypes`` are those that agreed with the reference."""
+    """What a probe found. ``reason`` says why it is not ok; ``dtypes`` are those that agreed with the reference.
+
+    is_repeatable: whether two runs of one call gave the same bits, None when nothing ran.
+    """
 
     name: str
     device: str
@@ -32,6 +35,7 @@ class Probe:
     reason: str = ""
     dtypes: tuple[str, ...] = ()
     largest_error: float | None = None
+    is_repeatable: bool | None = None
 
     def __bool__(self) -> bool:
         return self.ok

@@ -34,10 +34,16 @@ class _RunsHere:
         devices = {"cuda" if device == "rocm" else device for device in entry.devices}
         if "any" not in devices and family not in devices:
             yield f"{own}: {name} runs on {', '.join(entry.devices)}, not on {where.device_type}. Choose another."
-        elif where.compute_capability is not None:
+            return
+        if where.compute_capability is not None:
             sentence = outside_capabilities(entry.limits_for(family), where.compute_capability)
             if sentence:
                 yield f"{own}: {name} {sentence} Choose another backend."
+        if where.packages is not None and where.device_type != "sim":
+            installed = {distribution for distribution, _ in where.packages}
+            for package in entry.packages:
+                if package.distribution not in installed:
+                    yield f"{own}: package '{package.distribution}' is not installed. {package.install}."
 
 
 @dataclass(frozen=True, kw_only=True)

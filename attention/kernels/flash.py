@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from paretune.attention.errors import BackendRefused
 from paretune.attention.kernels.packing import pack, unpack
 from paretune.attention.kernels.request import Request, Result
 
@@ -87,7 +88,7 @@ def _output(result: Any, request: Request) -> Result:
     if not request.return_lse:
         return output, None
     if lse is None:
-        raise RuntimeError("this build of the kernel does not return the log-sum-exp; update it.")
+        raise BackendRefused("this build of the kernel does not return the log-sum-exp. Update it.")
     return output, lse.float()
 
 

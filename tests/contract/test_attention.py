@@ -155,6 +155,16 @@ def test_masks_are_right_or_refused(name, kind):
         computed(name, size, kind=kind, causal=causal)
 
 
+@pytest.mark.parametrize("name", [name for name in HERE if limits(name).mask != "none"])
+def test_a_mask_of_keys_may_have_two_dimensions(name):
+    query, key, value = tensors(SIZES[0], dtype_of(name))
+    mask = make_mask("right", SIZES[0], query.dtype)
+    mask[0, ..., :2] = True
+    short = attend(query, key, value, backend=name, mask=mask[:, 0, 0])
+    assert torch.equal(short, attend(query, key, value, backend=name, mask=mask))
+    assert not torch.equal(short, attend(query, key, value, backend=name))
+
+
 @pytest.mark.parametrize("name", HERE)
 def test_grouped_heads_equal_repeated_ones(name):
     size = (2, 9, 9, 4, 2, 64)
@@ -221,6 +231,8 @@ def test_what_lies_in_padding_never_shows(name):
     blocked = ~mask[:, 0, 0]
     key[blocked], value[blocked] = float("nan"), float("inf")
     assert torch.equal(attend(query, key, value, backend=name, mask=mask), clean)
+    with torch.no_grad():
+        assert torch.equal(attend(query, key, value, backend=name, mask=mask), clean)
     assert (clean[0] == 0).all(), "a sample with nothing to attend to is zero"
 
 

@@ -34,7 +34,15 @@ def test_whatever_happens_is_an_answer(program, words, tmp_path):
 
 
 def test_an_answer_is_kept_and_a_timeout_is_not(tmp_path):
-    answer = {"name": "native", "device": "cpu", "ok": True, "reason": "", "dtypes": ["float32"], "largest_error": 0.1}
+    answer = {
+        "name": "native",
+        "device": "cpu",
+        "ok": True,
+        "reason": "",
+        "dtypes": ["float32"],
+        "largest_error": 0.1,
+        "is_repeatable": True,
+    }
     good = child(f"open(sys.argv[3], 'w').write({json.dumps(answer)!r})")
     assert not probe("native", "cpu", timeout_s=0.5, cache=tmp_path, child=child("time.sleep(9)"))
     assert not list(tmp_path.iterdir())
@@ -54,6 +62,7 @@ def test_a_real_backend_agrees_in_a_real_child(tmp_path):
     found = probe("_native_math", "cpu", cache=tmp_path)
     assert found, found.reason
     assert set(found.dtypes) == set(entry("_native_math").limits.dtypes) and 0 < found.largest_error < 3e-2
+    assert found.is_repeatable is True
 
 
 def test_wrong_numbers_are_noticed():
