@@ -32,8 +32,8 @@ class LayerwiseCasting(ComponentStrategy):
     """Store linear and convolution weights in float8, compute in the wider dtype (diffusers' layerwise casting).
 
     Exclusions add up: the defaults (normalisation, modulation, embeddings, first and last projection), what the model
-    declares, and the two parameters. Undo gives the unrounded weights back; they wait on the host until then. A
-    combination with offloading moves 8-bit weights over the link.
+    declares, and the two parameters. Undo gives the unrounded weights back; they wait on the host until then. Weights
+    that were changed while cast keep the change. A combination with offloading moves 8-bit weights over the link.
 
     Raises ``Unsupported`` when a weight lies beyond the storage dtype's range, when nothing is left to cast, or when
     the weights are stored in 8 bits already and ``compute_dtype`` is not said.
@@ -83,8 +83,8 @@ class LayerwiseCasting(ComponentStrategy):
         from paretune.strategies.mechanics import casting
 
         chosen = self._choose(model)
-        cast = self._cast(model, chosen)
-        if device.type not in ("sim", "meta"):
+        cast = self._cast(model, chosen, has_data=device.type not in ("sim", "meta"))
+        if cast.has_data:
             _refuse_out_of_range(chosen, cast.storage)
         dtypes = {m: m.dtype for m in model.modules() if hasattr(type(m), "dtype")}
         num_bytes = _num_bytes(chosen)
@@ -106,7 +106,7 @@ class LayerwiseCasting(ComponentStrategy):
             _log.warning("layerwise_casting: %r matches no module of %s.", wanted, type(model).__name__)
         return chosen
 
-    def _cast(self, model: nn.Module, chosen: Selection) -> Cast:
+    def _cast(self, model: nn.Module, chosen: Selection, *, has_data: bool) -> Cast:
         from paretune.strategies.mechanics.casting import Cast
 
         name = type(model).__name__
@@ -122,7 +122,8 @@ class LayerwiseCasting(ComponentStrategy):
                 "Set compute_dtype."
             )
         compute = getattr(torch, self.compute_dtype) if self.compute_dtype else None
-        return Cast(storage=getattr(torch, self.storage_dtype), compute=compute, non_blocking=self.non_blocking)
+        storage = getattr(torch, self.storage_dtype)
+        return Cast(storage=storage, compute=compute, non_blocking=self.non_blocking, has_data=has_data)
 
     def _facts(self, chosen: Selection, num_readers: int, saved_bytes: int, device: torch.device) -> dict[str, Any]:
         return {

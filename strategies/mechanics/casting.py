@@ -18,11 +18,15 @@ __all__ = ["Cast", "Window", "count_out_of_range", "guard", "store", "widen_whil
 
 @dataclass(frozen=True, kw_only=True)
 class Cast:
-    """storage: the dtype at rest. compute: the dtype while a layer computes; ``None`` for the one each layer had."""
+    """storage: the dtype at rest. compute: the dtype while a layer computes; ``None`` for the one each layer had.
+
+    has_data: whether tensors hold values, which a device that only predicts does not need.
+    """
 
     storage: torch.dtype
     compute: torch.dtype | None
     non_blocking: bool = False
+    has_data: bool = True
 
 
 @dataclass(kw_only=True, eq=False)
@@ -74,7 +78,8 @@ def count_out_of_range(parameter: torch.Tensor, storage: torch.dtype) -> int:
 def store(layers: Iterable[nn.Module], cast: Cast, undo: Undo) -> dict[nn.Module, dict[str, torch.dtype]]:
     """Put the layers' parameters into the storage dtype where they are; undo gives back the very tensors.
 
-    The unrounded weights wait on the host until then. Returns the dtype to compute in, by layer and parameter name.
+    The unrounded weights wait on the host until then. A parameter whose stored values somebody changed meanwhile keeps
+    the change: it is widened instead. Returns the dtype to compute in, by layer and parameter name.
     """
     targets: dict[nn.Module, dict[str, torch.dtype]] = {}
     done: dict[int, torch.dtype] = {}
@@ -91,7 +96,18 @@ def _store_one(parameter: nn.Parameter, cast: Cast, undo: Undo) -> None:
     home, original = parameter.device, parameter.data
     kept = original if home.type == "cpu" else original.to("cpu")
     parameter.data = original.to(cast.storage)
-    undo(lambda: setattr(parameter, "data", kept.to(home)))
+
+    def restore() -> None:
+        changed = cast.has_data and not _same_bits(parameter.data, kept.to(cast.storage))
+        parameter.data = parameter.data.to(home, original.dtype) if changed else kept.to(home)
+
+    undo(restore)
+
+
+def _same_bits(stored: torch.Tensor, expected: torch.Tensor) -> bool:
+    if stored.shape != expected.shape or stored.dtype is not expected.dtype:
+        return False
+    return torch.equal(stored.to(expected.device).view(torch.uint8), expected.view(torch.uint8))
 
 
 def widen_while_read(

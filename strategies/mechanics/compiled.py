@@ -137,13 +137,13 @@ class CompileFacts(Mapping[str, Any]):
         undo(self._freeze)
 
     def _counts(self) -> dict[str, float]:
-        from torch._dynamo.utils import compilation_time_metrics
+        from torch._dynamo.utils import compilation_time_metrics, get_compilation_metrics
 
         stats, breaks = self._counters["stats"], self._counters["graph_break"]
         return {
             "num_graphs": stats["unique_graphs"],
             "num_graph_breaks": sum(breaks.values()),
-            "num_recompiles": sum(self._counters["recompiles"].values()) if "recompiles" in self._counters else 0,
+            "num_recompiles": sum(bool(metrics.recompile_reason) for metrics in get_compilation_metrics()),
             "compile_s": sum(compilation_time_metrics.get("_compile.compile_inner", ())),
         }
 

@@ -28,7 +28,7 @@ def engine_of(name: str, device: torch.device) -> Engine:
 
 def _keep(layers: dict[str, nn.Linear], undo: Undo) -> None:
     for layer in layers.values():
-        undo(partial(layer._parameters.__setitem__, "weight", layer.weight))
+        undo(partial(layer._parameters.__setitem__, "weight", layer._parameters["weight"]))
 
 
 def _torchao(layers: dict[str, nn.Linear], method: str, undo: Undo) -> None:

@@ -324,3 +324,21 @@ def test_classes_stay_equal_where_they_were_equal():
     with Applied("layerwise_casting", model, "cpu"):
         assert type(model.blocks[0]) is type(model.blocks[1])
         assert isinstance(model.blocks[0], Block) and isinstance(model.conv, nn.Conv1d)
+
+
+@pytest.mark.parametrize("placing", ["", " + group_offload(level=leaf_level)", " + model_offload"])
+def test_weights_changed_while_cast_keep_the_change(placing):
+    model = Model()
+    untouched = model.blocks[0].up.weight.detach().clone()
+    with Applied(f"layerwise_casting{placing}", model, "cpu"):
+        stored = model.blocks[0].down.weight
+        changed = (stored.detach().float() + 1).to(FP8)
+        with torch.no_grad():
+            stored.copy_(changed)
+        x = torch.randn(1, 5, 16)
+        out = model(x).detach()
+        with pytest.raises(Exception, match=r"(?i)float8|not implemented|promotion"):
+            stored.data += 1
+    assert torch.equal(model.blocks[0].down.weight, changed.float())
+    assert torch.equal(model.blocks[0].up.weight, untouched)
+    assert torch.isfinite(out).all()

@@ -181,3 +181,13 @@ def test_the_real_compiler_makes_the_same_answer():
         with Applied("compile", model, "cpu") as applied:
             torch.testing.assert_close(model(x), plain, rtol=1e-4, atol=1e-5)
             assert next(iter(applied.facts.values()))["num_graphs"] == 1
+
+
+def test_recompilations_are_counted():
+    model = Model().eval()
+    with torch.no_grad(), Applied("compile(backend=eager,dynamic=false)", model, "cpu") as applied:
+        facts = next(iter(applied.facts.values()))
+        model(torch.randn(2, 8))
+        assert facts["num_recompiles"] == 0
+        model(torch.randn(3, 8))
+        assert facts["num_recompiles"] == 1
