@@ -28,8 +28,8 @@ class BlockResidency(ComponentStrategy):
     Blocks that stay are given by number or by bytes, and are the first ones or spread evenly, so that the time of a
     copy is hidden behind the computation of the resident blocks before it. The others come with one contiguous copy
     each from page-locked memory (up to ``max_pinned_bytes``; what lies beyond passes through small page-locked
-    buffers), ``look_ahead`` blocks ahead of need. With ``model_offload`` in the plan resident blocks leave when
-    another component has its turn.
+    buffers), ``look_ahead`` blocks ahead of need. What lies outside of blocks stays too. With ``model_offload`` in the
+    plan resident blocks leave when another component has its turn.
 
     Raises ``Unsupported`` for a model without repeated blocks, or with fewer than are to stay.
     """
@@ -127,16 +127,18 @@ class BlockResidency(ComponentStrategy):
         blocks = find_blocks(model)
         even = self.spread == "even"
         budget = _size_of("resident_bytes", self.resident_bytes)
+        sizes = [block.num_bytes for block in blocks]
         if budget is None:
-            chosen = by_count(len(blocks), min(self.num_resident_blocks, len(blocks)), even=even)
+            chosen = by_count(sizes, min(self.num_resident_blocks, len(blocks)), even=even)
         else:
-            chosen = by_bytes([block.num_bytes for block in blocks], budget, even=even)
+            chosen = by_bytes(sizes, budget, even=even)
         return {blocks[index].module for index in chosen}
 
     def _grouping(self) -> Grouping:
         from paretune.strategies.mechanics.blocks import block_groups
+        from paretune.strategies.mechanics.units import Keep
 
-        return lambda model: block_groups(model, resident=self._resident(model))
+        return lambda model: block_groups(model, resident=self._resident(model), keep_rest=Keep.ALWAYS)
 
 
 def _refuse_no_count(name: str, value: object) -> None:

@@ -58,12 +58,16 @@ def _walk(module: nn.Module, prefix: str) -> Iterator[Block]:
 
 
 def block_groups(
-    model: nn.Module, *, num_blocks_per_group: int = 1, resident: Collection[nn.Module] = ()
+    model: nn.Module,
+    *,
+    num_blocks_per_group: int = 1,
+    resident: Collection[nn.Module] = (),
+    keep_rest: Keep = Keep.ENTRY,
 ) -> list[Group]:
     """Groups of consecutive blocks of one container, then what several of them share, then everything else.
 
-    Blocks in ``resident`` form groups that stay. What lies outside of blocks stays for the length of an outermost call:
-    it is small, and used at both ends of it.
+    Blocks in ``resident`` form groups that stay. What lies outside of blocks is small and used at both ends of a call:
+    it stays for the length of an outermost call, or as ``keep_rest`` says.
     """
     blocks = find_blocks(model)
     teams = list(_teams(blocks, num_blocks_per_group, resident))
@@ -83,7 +87,7 @@ def block_groups(
     groups += [Group(name=f"shared.{i}", owners=(o,), triggers=(o,), keep=Keep.CALL) for i, o in enumerate(shared)]
     rest = tuple(owner for owner in owners_of(model) if owner not in claims)
     if rest:
-        groups.append(Group(name="rest", owners=rest, triggers=rest, keep=Keep.ENTRY))
+        groups.append(Group(name="rest", owners=rest, triggers=rest, keep=keep_rest))
     return groups
 
 

@@ -90,9 +90,7 @@ class Link:
         if self.record_stream:
             with self._api.stream(self._stream):
                 return self._take(num_bytes, is_passing)
-        buffer = self._take(num_bytes, is_passing)
-        self._wait(self._mark(self._api.current_stream(self.device)))
-        return buffer
+        return self._take(num_bytes, is_passing)
 
     def arrive(self, transit: Transit) -> None:
         """From here on the caller's stream may read the buffer."""
@@ -130,9 +128,14 @@ class Link:
     def _take(self, num_bytes: int, is_passing: bool) -> torch.Tensor:
         if is_passing and self.ring is not None and num_bytes <= self.ring.slot_bytes:
             buffer, last_read = self.ring.take(self.device)
-            self._wait(last_read)
-            return buffer
-        return torch.empty(num_bytes, dtype=torch.uint8, device=self.device)
+            if last_read is not None:
+                self._wait(last_read)
+                return buffer
+        else:
+            buffer = torch.empty(num_bytes, dtype=torch.uint8, device=self.device)
+        if self._stream is not None and not self.record_stream:
+            self._wait(self._mark(self._api.current_stream(self.device)))
+        return buffer
 
     def _copy(
         self, buffer: torch.Tensor, sources: list[tuple[int, torch.Tensor]], small: Sequence[torch.Tensor]
@@ -147,7 +150,7 @@ class Link:
         tensor.record_stream(stream)
 
     def _wait(self, event: Any) -> None:
-        if event is not None and self._stream is not None:
+        if self._stream is not None:
             self._stream.wait_event(event)
 
     def _mark(self, stream: Any) -> Any:

@@ -17,14 +17,16 @@ def power_of_two(num_bytes: int) -> int:
 def pack(sizes_bytes: Sequence[int]) -> list[tuple[int, list[int]]]:
     """Chunks as (bytes, indices into ``sizes_bytes`` in order); every index is in exactly one chunk.
 
-    Tries every power of two that the largest size fits in and keeps the layout with the fewest bytes in total; of two
-    equal ones the one with smaller chunks, because only one chunk's worth of weights is held twice while it is filled.
+    Tries each buffer by itself, and every power of two that the largest size fits in, and keeps the layout with the
+    fewest bytes in total; of two equal ones the one with smaller chunks, because only one chunk's worth of weights is
+    held twice while it is filled.
     """
     wanted = [index for index, size in enumerate(sizes_bytes) if size > 0]
     if not wanted:
         return []
     first = power_of_two(max(sizes_bytes[index] for index in wanted))
-    layouts = [list(_layout(sizes_bytes, wanted, chunk)) for chunk in _powers(first)]
+    alone = [(power_of_two(sizes_bytes[index]), [index]) for index in wanted]
+    layouts = [alone, *(list(_layout(sizes_bytes, wanted, chunk)) for chunk in _powers(first))]
     return min(layouts, key=lambda layout: sum(chunk for chunk, _ in layout))
 
 

@@ -1,4 +1,4 @@
-"""Choose which blocks stay on the device: the first ones, or spread evenly, by number or by bytes."""
+"""Choose which blocks stay on the device: the first ones, or the largest spread evenly, by number or by bytes."""
 
 from __future__ import annotations
 
@@ -6,22 +6,38 @@ from collections.abc import Sequence
 
 __all__ = ["by_bytes", "by_count"]
 
+_LEAD = 2
+"""Evenly spread blocks begin with this many in a row: the first copy of a call hides in their computation alone."""
 
-def by_count(num_blocks: int, num_resident: int, *, even: bool) -> list[int]:
-    """Indices of ``num_resident`` of ``num_blocks``; evenly spread ones begin with the first block."""
+
+def by_count(sizes_bytes: Sequence[int], num_resident: int, *, even: bool) -> list[int]:
+    """Indices of ``num_resident`` blocks, in order.
+
+    Evenly: large blocks come before small ones, because their copies are the hardest to hide and the buffers must hold the
+    largest that is streamed; among blocks of one size those that stay are spread evenly.
+    """
     if not even:
         return list(range(num_resident))
-    return [i for i in range(num_blocks) if i * num_resident // num_blocks != (i - 1) * num_resident // num_blocks]
+    chosen: list[int] = []
+    for alike in _by_size(sizes_bytes):
+        wanted = min(num_resident - len(chosen), len(alike))
+        chosen += [alike[place] for place in _evenly(len(alike), wanted)]
+    return sorted(chosen)
 
 
 def by_bytes(sizes_bytes: Sequence[int], budget_bytes: int, *, even: bool) -> list[int]:
-    """Indices of blocks whose sizes sum to at most the budget.
+    """Indices of blocks whose sizes sum to at most the budget, chosen as by ``by_count``.
 
-    Evenly spread: the share of bytes that stay keeps close to the budget's share all along the model, and what the
-    budget then has left goes to the blocks that fit, the largest first.
+    What the budget has left in the end goes to the blocks that fit, the largest first.
     """
-    chosen = _evenly(sizes_bytes, budget_bytes) if even else _first(sizes_bytes, budget_bytes)
-    left = budget_bytes - sum(sizes_bytes[index] for index in chosen)
+    chosen: list[int] = []
+    left = budget_bytes
+    for alike in _by_size(sizes_bytes) if even else _runs(sizes_bytes):
+        largest = max((sizes_bytes[index] for index in alike), default=0)
+        wanted = min(left // largest, len(alike)) if largest else len(alike)
+        places = _evenly(len(alike), wanted) if even else range(wanted)
+        chosen += [alike[place] for place in places]
+        left = budget_bytes - sum(sizes_bytes[index] for index in chosen)
     for index in sorted(range(len(sizes_bytes)), key=lambda i: (-sizes_bytes[i], i)):
         if index not in chosen and sizes_bytes[index] <= left:
             chosen.append(index)
@@ -29,24 +45,23 @@ def by_bytes(sizes_bytes: Sequence[int], budget_bytes: int, *, even: bool) -> li
     return sorted(chosen)
 
 
-def _first(sizes_bytes: Sequence[int], budget_bytes: int) -> list[int]:
-    chosen = []
-    for index, size in enumerate(sizes_bytes):
-        if size > budget_bytes:
-            break
-        chosen.append(index)
-        budget_bytes -= size
-    return chosen
+def _runs(sizes_bytes: Sequence[int]) -> list[list[int]]:
+    return [[index] for index in range(len(sizes_bytes))]
 
 
-def _evenly(sizes_bytes: Sequence[int], budget_bytes: int) -> list[int]:
-    total = sum(sizes_bytes)
-    if total <= budget_bytes:
-        return list(range(len(sizes_bytes)))
-    chosen, passed, held = [], 0, 0
-    for index, size in enumerate(sizes_bytes):
-        passed += size
-        if held < budget_bytes * passed / total and held + size <= budget_bytes:
-            chosen.append(index)
-            held += size
-    return chosen
+def _by_size(sizes_bytes: Sequence[int]) -> list[list[int]]:
+    """Blocks of about one size (within a tenth) together, the largest first."""
+    groups: list[list[int]] = []
+    for index in sorted(range(len(sizes_bytes)), key=lambda i: (-sizes_bytes[i], i)):
+        if groups and sizes_bytes[index] * 10 >= sizes_bytes[groups[-1][0]] * 9:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    return [sorted(group) for group in groups]
+
+
+def _evenly(count: int, wanted: int) -> list[int]:
+    lead = min(_LEAD, wanted)
+    places, rest = count - lead, wanted - lead
+    spread = [place for place in range(places) if (place + 1) * rest // places != place * rest // places]
+    return [*range(lead), *(lead + place for place in spread)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -126,12 +128,20 @@ def test_packing_holds_everything_once_and_wastes_less_than_rounding_each(sizes:
 @given(st.integers(1, 60), st.data())
 def test_evenly_spread_blocks_leave_no_long_gap(num_blocks: int, data: st.DataObject) -> None:
     num_resident = data.draw(st.integers(0, num_blocks))
-    chosen = by_count(num_blocks, num_resident, even=True)
+    chosen = by_count([7] * num_blocks, num_resident, even=True)
     assert len(chosen) == num_resident
-    if num_resident:
-        assert chosen[0] == 0
-        gaps = [after - before for before, after in zip(chosen, [*chosen[1:], num_blocks])]
-        assert max(gaps) - min(gaps) <= 1
+    assert chosen[:2] == list(range(min(num_resident, 2)))
+    gaps = [after - before for before, after in itertools.pairwise(chosen[2:])]
+    assert not gaps or max(gaps) - min(gaps) <= 1
+
+
+def test_large_blocks_stay_before_small_ones() -> None:
+    sizes = [10, 10, 10, 10, 4, 4, 4, 4]
+    assert by_count(sizes, 4, even=True) == [0, 1, 2, 3]
+    assert by_count(sizes, 6, even=True) == [0, 1, 2, 3, 4, 5]
+    assert by_count(sizes, 3, even=False) == [0, 1, 2]
+    assert by_bytes(sizes, 33, even=True) == [0, 1, 3]
+    assert by_bytes(sizes, 9, even=True) == [4, 5]
 
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=40), st.integers(0, 2000), st.booleans())
