@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paretune.harness.recommend import recommend
-from paretune.harness.records import Kind
+from paretune.harness.records import Kind, Record
 from paretune.harness.report.overruns import budget_of
 from paretune.harness.report.table import Row
 from paretune.harness.spec import Budget
@@ -42,9 +42,15 @@ def workload_text(workload: Mapping[str, Any]) -> str:
     return " ".join([str(workload.get("name", workload.get("source", "workload"))), *said])
 
 
-def headline(rows: Sequence[Row], *, budget: Budget | int | str | None = None) -> str:
-    """The answer in one sentence: the fastest exact plan that fits, or what comes closest; then what would buy more."""
+def headline(
+    rows: Sequence[Row], *, budget: Budget | int | str | None = None, records: Sequence[Record] | None = None
+) -> str:
+    """The answer in one sentence: the fastest exact plan that fits, or what comes closest; then what would buy more.
+
+    records: all that are known, verifications among them; by default those of the rows.
+    """
     if not rows:
         return "There are no records."
-    answer = recommend([row.record for row in rows], budget_of(budget))
+    known = [row.record for row in rows] if records is None else records
+    answer = recommend(known, budget_of(budget))
     return " ".join([answer.sentence, *answer.advice])

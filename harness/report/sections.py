@@ -54,7 +54,7 @@ def section(records: Sequence[Record], *, budget: Budget | int | str | None = No
         workload=workload_text(made[0].record.workload),
         kind=_kind(records),
         caption=caption(made),
-        headline=headline(made, budget=budget),
+        headline=headline(made, budget=budget, records=records),
         columns=columns,
         rows=tuple(_line(row, columns) for row in made),
         techniques=tuple(technique_cells(technique) for technique in techniques(records)),

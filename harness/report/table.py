@@ -10,13 +10,14 @@ from typing import Any
 
 from paretune.harness.constraints import need_of
 from paretune.harness.pareto import pareto
+from paretune.harness.recommend import VERIFICATION
 from paretune.harness.records import Kind, Outcome, Peaks, Record
 from paretune.harness.report.overruns import budget_of, overruns
 from paretune.harness.report.reasons import reason_of
 from paretune.harness.spec import Budget
 from paretune.strategies.plan import RESIDENT
 
-__all__ = ["MixedRecords", "Row", "group", "kinds_of", "newest", "question_of", "rows"]
+__all__ = ["MixedRecords", "Row", "group", "kinds_of", "newest", "question_of", "rows", "without_verifications"]
 
 
 class MixedRecords(ValueError):
@@ -75,7 +76,7 @@ def rows(
     reference: the record to be relative to; by default the resident plan's, whichever way it ended.
     Raises ``MixedRecords`` when kinds or questions differ and ``is_mixed_allowed`` is false; each row names its kind.
     """
-    listed = newest(records)
+    listed = newest(without_verifications(records))
     if not is_mixed_allowed:
         _refuse_mixed(listed)
     base = reference or _reference_among(listed)
@@ -84,6 +85,13 @@ def rows(
     front = {id(record) for record in pareto(feasible)}
     made = [_row(record, base=base, budget=allowed, is_on_front=id(record) in front) for record in listed]
     return tuple(sorted(made, key=_drawing_order))
+
+
+def without_verifications(records: Iterable[Record]) -> list[Record]:
+    """Records without re-measurements of a recommended plan under its cap, where the plan has a record of its own."""
+    listed = list(records)
+    own = {record.plan for record in listed if record.options.get("purpose") != VERIFICATION}
+    return [r for r in listed if r.options.get("purpose") != VERIFICATION or r.plan not in own]
 
 
 def newest(records: Iterable[Record]) -> list[Record]:

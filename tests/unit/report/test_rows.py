@@ -149,3 +149,12 @@ def test_every_outcome_has_a_row():
 def test_peaks_of_zero_are_figures():
     row = report.rows([record(**{**Peaks().__dict__, "peak_allocated_bytes": 0, "phases": {}})])[0]
     assert row.peak_allocated_bytes == 0 and row.needed_bytes is not None
+
+
+def test_a_verified_plan_is_one_row_and_the_headline_says_verified():
+    again = record(GROUPED, options={"purpose": "verification"}, device_memory_bytes=7 * GIB, key="again")
+    records = [*study(), again]
+    made = report.rows(records, budget="7GiB")
+    assert [row.plan for row in made].count(GROUPED) == 1
+    assert "verified" in report.headline(made, budget="7GiB", records=records)
+    assert [row.plan for row in report.rows([again])] == [GROUPED]
