@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -191,10 +192,15 @@ class _SimulatedSession(Session):
 
     def step_latency_s(self) -> tuple[float, ...]:
         times = self._step_times
-        return tuple(later - earlier for earlier, later in zip(times, times[1:], strict=False))
+        return tuple(later - earlier for earlier, later in itertools.pairwise(times))
 
     def transfers(self) -> Mapping[str, Any]:
         return self._machine.traffic.summary(self.now_s() - self._call_began_s)
+
+    def uncertainty(self) -> Mapping[str, float]:
+        from paretune.harness.validation.uncertainty import relative_uncertainty
+
+        return relative_uncertainty(self._machine.traffic.kind())
 
     def counters(self) -> Mapping[str, Any]:
         called = self._machine.operators - self._operators_before

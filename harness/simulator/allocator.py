@@ -1,4 +1,4 @@
-"""A caching device allocator in PyTorch's geometry: rounding, pools per stream, segments, splitting, merging, release and retry."""
+"""A caching device allocator in PyTorch's geometry: rounding, pools per stream, segments, splits, merges, retries."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ class Allocation:
 
     __slots__ = ("address", "in_use", "next", "pool", "previous", "requested_bytes", "segment", "size_bytes", "stream")
 
-    def __init__(self, address: int, size_bytes: int, segment: Segment, pool: list[tuple[int, int, Allocation]]) -> None:
+    def __init__(
+        self, address: int, size_bytes: int, segment: Segment, pool: list[tuple[int, int, Allocation]]
+    ) -> None:
         self.address = address
         self.size_bytes = size_bytes
         self.requested_bytes = 0
@@ -80,10 +82,8 @@ class CachingAllocator:
         if pool is None:
             pool = self._pools[stream, is_small] = []
         position = bisect_left(pool, (rounded,))
-        if position < len(pool):
-            block = pool.pop(position)[2]
-        else:
-            block = self._grow(rounded, pool, stream, is_small)
+        found = position < len(pool)
+        block = pool.pop(position)[2] if found else self._grow(rounded, pool, stream, is_small)
         self._split(block, rounded, is_small)
         block.in_use = True
         block.requested_bytes = size_bytes

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["AttentionCall", "attention_charge", "native_backend"]
 
 MAX_FLASH_HEAD_SIZE = 256
-_CHARTED_EFFICIENCY = {8: 0.87, 9: 0.80, 12: 0.92}
-"""Product efficiency of the cards in the charts by major compute capability; a card that reaches less there (a power limit,
+_CHARTED_EFFICIENCY = {(8, 0): 0.76, (8, 6): 0.88, (8, 9): 0.92, (9, 0): 0.68, (12, 0): 0.92}
+"""Product efficiency of the cards in the charts by compute capability; a card that reaches less there (a power limit,
 for instance) also reaches less here."""
 SINGLE_SHARE = 0.6
 """Share of the float32 rate that the memory-efficient kernel reaches on float32 inputs."""
@@ -95,7 +95,7 @@ def _product_seconds(sheet: GpuSheet, call: AttentionCall, family: str) -> float
     charted = share(
         family, compute_capability=sheet.compute_capability, head_size=call.head_size, sequence=max(call.keys, 1)
     ).value
-    scale = min(sheet.product_efficiency / _CHARTED_EFFICIENCY.get(sheet.compute_capability[0], 0.85), 1.1)
+    scale = min(sheet.product_efficiency / _CHARTED_EFFICIENCY.get(sheet.compute_capability, 0.85), 1.1)
     return flops / (rate * charted * scale * fill)
 
 

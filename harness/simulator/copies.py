@@ -26,7 +26,9 @@ def pinned_copy(tensor: SimulatedTensor) -> SimulatedTensor:
     if storage.pinned:
         return tensor
     if storage.index >= 0:
-        raise RuntimeError(f"cannot pin 'torch.{tensor.dtype}' on sim:{storage.index}: only dense CPU tensors can be pinned")
+        raise RuntimeError(
+            f"cannot pin 'torch.{tensor.dtype}' on sim:{storage.index}: only dense CPU tensors can be pinned"
+        )
     machine = storage.machine
     size, stride = tuple(tensor.shape), tensor.stride()
     nbytes = extent_bytes(size, stride, tensor.element_size())
@@ -78,7 +80,9 @@ def _to_copy(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[st
     index = source.sim_storage.index
     asked = kwargs.get("device")
     if asked is not None and torch.device(asked).type == "meta":
-        return torch.empty_strided(source.size(), source.stride(), dtype=kwargs.get("dtype") or source.dtype, device="meta")
+        return torch.empty_strided(
+            source.size(), source.stride(), dtype=kwargs.get("dtype") or source.dtype, device="meta"
+        )
     target = index if asked is None else named_index(machine, asked)
     non_blocking = bool(kwargs.get("non_blocking", False))
     dtype = kwargs.get("dtype")

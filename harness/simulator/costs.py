@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Charge", "charge_for", "memory_seconds", "product_seconds"]
 
 aten = torch.ops.aten
-TILE_S = 2.0e-6
+TILE_S = 3.0e-6
 """Time to start and finish one output tile on a multiprocessor, whatever its depth: why shallow products reach less of a fast
 card's rate than of a slow one's. Fitted to published times of SD3 and PixArt beside FLUX.1 on four cards."""
 
@@ -53,7 +53,9 @@ def charge_for(machine: Machine, func: Any, inferred: Inferred) -> Charge:
     work = product_of(packet, args, results)
     kernel_s = memory_seconds(machine, moved)
     if work is not None:
-        kernel_s = max(kernel_s, product_seconds(machine, work.flops, work.dtype, work.waves(machine.sheet), work.share))
+        kernel_s = max(
+            kernel_s, product_seconds(machine, work.flops, work.dtype, work.waves(machine.sheet), work.share)
+        )
     return Charge(
         kernel_s=kernel_s + machine.host.kernel_s,
         host_s=machine.host.eager_operator_s,

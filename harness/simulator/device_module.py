@@ -32,7 +32,9 @@ class device:  # noqa: N801 - torch.cuda's name
     """Make a card current for a while; `None` or a negative index changes nothing."""
 
     def __init__(self, device: Any) -> None:
-        self._index = device if isinstance(device, int) else (torch.device(device).index if device is not None else None)
+        self._index = (
+            device if isinstance(device, int) else (torch.device(device).index if device is not None else None)
+        )
 
     def __enter__(self) -> None:
         machine = active_machine()

@@ -43,7 +43,9 @@ class SimulatedDisk:
 
         safetensors.torch.save_file, safetensors.torch.load_file = self._originals
 
-    def _save(self, tensors: Mapping[str, torch.Tensor], filename: str | os.PathLike[str], metadata: Any = None) -> None:
+    def _save(
+        self, tensors: Mapping[str, torch.Tensor], filename: str | os.PathLike[str], metadata: Any = None
+    ) -> None:
         if not any(isinstance(tensor, SimulatedTensor) for tensor in tensors.values()):
             self._originals[0](dict(tensors), filename, metadata)
             return

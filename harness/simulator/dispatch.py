@@ -103,9 +103,7 @@ def _one(machine: Machine, output: Output, tensors: list[Any], index: int) -> An
         return base
     offset = base.storage_offset() + output.offset
     storage = base.sim_storage
-    return make_tensor(
-        storage, output.dtype, output.size, output.stride, offset=offset, signature=output.signature
-    )
+    return make_tensor(storage, output.dtype, output.size, output.stride, offset=offset, signature=output.signature)
 
 
 def _submit(machine: Machine, inferred: Inferred, charge: Charge) -> None:

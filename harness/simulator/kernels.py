@@ -28,7 +28,7 @@ def register_kernels() -> None:
     """
     if _libraries:
         return
-    library = torch.library.Library("aten", "IMPL")  # noqa: TOR901 - lives as long as the process
+    library = torch.library.Library("aten", "IMPL")
     library.impl("empty_strided", _empty_strided, "PrivateUse1")
     library.impl("_copy_from", _copy_from, "PrivateUse1")
     library.impl("scaled_dot_product_attention", sdpa_kernel, "AutogradPrivateUse1")
@@ -66,7 +66,10 @@ def _copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = 
     if not isinstance(target, SimulatedTensor) or isinstance(source, SimulatedTensor):
         raise RuntimeError("a simulated tensor was copied while its simulation was switched off")
     copy_to_device(
-        target.sim_storage.machine.cards[target.sim_storage.index], target.sim_storage.nbytes, pinned=False, non_blocking=False
+        target.sim_storage.machine.cards[target.sim_storage.index],
+        target.sim_storage.nbytes,
+        pinned=False,
+        non_blocking=False,
     )
     target.sim_value = source.to(target.dtype)
     return target

@@ -38,7 +38,19 @@ class Peak:
 class Ledger:
     """Counts bytes; a label is (component, kind). The picture of the peak is taken just before the next release."""
 
-    __slots__ = ("_context", "_fresh", "_operator", "by_label", "now_bytes", "peak", "peak_bytes", "phase", "phase_peaks", "phase_pictures", "window_peak_bytes")
+    __slots__ = (
+        "_context",
+        "_fresh",
+        "_operator",
+        "by_label",
+        "now_bytes",
+        "peak",
+        "peak_bytes",
+        "phase",
+        "phase_peaks",
+        "phase_pictures",
+        "window_peak_bytes",
+    )
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -141,7 +141,9 @@ class SimulatedCard:
 class Machine:
     """Cards, host memory and the host's clock of one simulation."""
 
-    def __init__(self, sheet: GpuSheet, host: HostSheet, *, memory_bytes: int, num_devices: int, options: dict[str, Any]):
+    def __init__(
+        self, sheet: GpuSheet, host: HostSheet, *, memory_bytes: int, num_devices: int, options: dict[str, Any]
+    ):
         self.sheet = sheet
         self.host = host
         self.operator: object = ""
@@ -175,7 +177,9 @@ class Machine:
         if index is None:
             index = self.current_index
         if not 0 <= index < len(self.cards):
-            raise RuntimeError(f"SIM error: invalid device ordinal {index}; this machine has {len(self.cards)} simulated card(s)")
+            raise RuntimeError(
+                f"SIM error: invalid device ordinal {index}; this machine has {len(self.cards)} simulated card(s)"
+            )
         return self.cards[index]
 
     def wait(self, time_s: float) -> None:

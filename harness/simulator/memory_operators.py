@@ -76,14 +76,6 @@ def _resize_(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[st
     return tensor
 
 
-def _from_file(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A mapped file: its bytes are on disk until they are read, so they count as no host memory."""
-    size = int(args[2] if len(args) > 2 else kwargs["size"])
-    dtype = kwargs.get("dtype") or torch.get_default_dtype()
-    storage = Storage(machine, -1, size * dtype.itemsize, is_mapped=True, kind="file")
-    return make_tensor(storage, dtype, (size,), (1,))
-
-
 def _record_stream(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     SimulatedTensor.record_stream(args[0], args[1])
 
@@ -96,7 +88,6 @@ SPECIAL.update(
         aten.detach.default: _alias,
         aten.alias.default: _alias,
         aten.as_strided.default: _as_strided,
-        aten.from_file.default: _from_file,
         aten.set_.source_Tensor: _set_source,
         aten.resize_.default: _resize_,
         aten.record_stream.default: _record_stream,

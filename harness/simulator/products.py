@@ -16,7 +16,7 @@ __all__ = ["Product", "product_of"]
 aten = torch.ops.aten
 TILE = 128
 """Rows and columns of the output tile that one multiprocessor computes at a time; typical for tensor-core kernels."""
-CONVOLUTION_SHARE = 0.8
+CONVOLUTION_SHARE = 0.95
 """Convolutions reach this share of what plain products reach."""
 
 

@@ -190,7 +190,16 @@ def _describe(leaves: list[Any], args: Any, kwargs: Any) -> tuple[list[Any] | No
         counted[id(storage)] = storage.counted_bytes
         size, stride = tuple(leaf.shape), leaf.stride()
         made.append(
-            _Made(id(storage), storage.index, storage.nbytes, storage.label, leaf.dtype, size, stride, leaf.storage_offset())
+            _Made(
+                id(storage),
+                storage.index,
+                storage.nbytes,
+                storage.label,
+                leaf.dtype,
+                size,
+                stride,
+                leaf.storage_offset(),
+            )
         )
     return made, sum(counted.values())
 

@@ -95,7 +95,9 @@ def load_host(name: str = "host-default") -> HostSheet:
 def _read(name: str, *, known: list[str], what: str) -> dict[str, Any]:
     path = Path(name) if name.endswith(".yaml") else sheets_folder() / f"{name}.yaml"
     if not path.is_file():
-        raise ValueError(f"unknown {what} {name!r}: no sheet {path.name}. Known: {', '.join(known)}; or give a .yaml path.")
+        raise ValueError(
+            f"unknown {what} {name!r}: no sheet {path.name}. Known: {', '.join(known)}; or give a .yaml path."
+        )
     data = yaml.safe_load(path.read_text())
     if not isinstance(data, dict):
         raise ValueError(f"{path}: a data sheet is a mapping of names to figures")

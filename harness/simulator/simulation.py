@@ -63,7 +63,14 @@ class Simulation:
 
     def __enter__(self) -> Simulation:
         activate(self.machine)
-        self._modes = [ModuleTracker(self.machine), ShallowCopies(), CompiledCode(), SimulatedDisk(self.machine), self.replay, _Dispatch()]
+        self._modes = [
+            ModuleTracker(self.machine),
+            ShallowCopies(),
+            CompiledCode(),
+            SimulatedDisk(self.machine),
+            self.replay,
+            _Dispatch(),
+        ]
         for mode in self._modes:
             mode.__enter__()
         return self

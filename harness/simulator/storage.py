@@ -15,10 +15,9 @@ ACTIVATION = "activation"
 
 
 class Storage:
-    """Bytes on a card (`index` >= 0) or on the host (-1), pageable, pinned, or mapped from a file and then not counted;
-    returned when the last tensor dies."""
+    """Bytes on a card (`index` >= 0) or on the host (-1), pageable or pinned; returned when the last tensor dies."""
 
-    __slots__ = ("block", "index", "is_mapped", "label", "machine", "nbytes", "pinned", "uses", "values_lost")
+    __slots__ = ("block", "index", "label", "machine", "nbytes", "pinned", "uses", "values_lost")
 
     def __init__(
         self,
@@ -27,14 +26,12 @@ class Storage:
         nbytes: int,
         *,
         pinned: bool = False,
-        is_mapped: bool = False,
         kind: str = ACTIVATION,
     ) -> None:
         self.machine = machine
         self.index = index
         self.nbytes = nbytes
         self.pinned = pinned
-        self.is_mapped = is_mapped
         self.label = (machine.component, kind)
         self.uses: set[int] | None = None
         self.values_lost = False
@@ -45,8 +42,6 @@ class Storage:
         machine = self.machine
         if self.index >= 0:
             self.block = machine.cards[self.index].allocate(self.nbytes, self.label)
-        elif self.is_mapped:
-            self.block = 0
         elif self.pinned:
             self.block, is_new = machine.host_memory.allocate_pinned(self.nbytes, self.label)
             if is_new:
@@ -61,8 +56,6 @@ class Storage:
             return
         if self.index >= 0:
             self.machine.cards[self.index].free(block, self.label, self.uses)
-        elif self.is_mapped:
-            return
         elif self.pinned:
             self.machine.host_memory.free_pinned(block, self.label)
         else:
@@ -80,7 +73,7 @@ class Storage:
     def relabel(self, component: str, kind: str) -> None:
         """Say whose bytes these are."""
         after = (component or self.label[0], kind)
-        if after == self.label or self.block is None or self.is_mapped:
+        if after == self.label or self.block is None:
             return
         for ledger in self._ledgers():
             ledger.relabel(self.counted_bytes, self.label, after)

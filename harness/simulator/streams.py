@@ -15,7 +15,9 @@ __all__ = ["Event", "Stream"]
 class Stream:
     """A queue of work on one card; `ready_s` is when everything submitted so far is done."""
 
-    def __init__(self, device: torch.device | int | None = None, priority: int = 0, *, _card: SimulatedCard | None = None):
+    def __init__(
+        self, device: torch.device | int | None = None, priority: int = 0, *, _card: SimulatedCard | None = None
+    ):
         from paretune.harness.simulator.registration import active_machine
 
         machine = active_machine() if _card is None else _card.machine
@@ -81,7 +83,9 @@ class Stream:
 class Event:
     """A point on a stream."""
 
-    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **_: Any) -> None:
+    def __init__(
+        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **_: Any
+    ) -> None:
         if interprocess:
             raise ValueError("simulated events live in one process: interprocess=True is not supported")
         self.enable_timing = enable_timing

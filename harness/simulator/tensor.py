@@ -124,7 +124,9 @@ class SimulatedTensor(torch.Tensor):
         return copy
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise RuntimeError(f"a simulated tensor {tuple(self.shape)} has no data and cannot be saved or sent to another process")
+        raise RuntimeError(
+            f"a simulated tensor {tuple(self.shape)} has no data and cannot be saved or sent to another process"
+        )
 
     def _values(self, operator: str) -> torch.Tensor:
         from paretune.harness.simulator.errors import require_value
@@ -159,7 +161,9 @@ def make_tensor(
                 SimulatedTensor, size, stride, offset, dtype=dtype, device=device, _extra_dispatch_keys=_SHARED_KEYS
             )
     else:
-        made = _make(SimulatedTensor, size, stride, offset, dtype=dtype, device=device, _extra_dispatch_keys=_SHARED_KEYS)
+        made = _make(
+            SimulatedTensor, size, stride, offset, dtype=dtype, device=device, _extra_dispatch_keys=_SHARED_KEYS
+        )
     made.sim_storage = storage
     made.sim_value = value
     made.sim_signature = signature_of(dtype, size, stride, storage.index) if signature is None else signature

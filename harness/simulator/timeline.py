@@ -39,6 +39,7 @@ def copy_to_device(card: SimulatedCard, size_bytes: int, *, pinned: bool, non_bl
     machine.traffic.h2d_bytes += size_bytes
     rate = sheet.pinned_h2d_bytes_per_s
     if not pinned:
+        machine.traffic.pageable_bytes += size_bytes
         rate = min(rate, machine.host.pageable_h2d_bytes_per_s)
     end = _on_engine(card, "h2d_free_s", size_bytes / rate)
     if not pinned or not non_blocking:
@@ -52,6 +53,7 @@ def copy_to_host(card: SimulatedCard, size_bytes: int, *, pinned: bool, non_bloc
     machine.traffic.d2h_bytes += size_bytes
     rate = sheet.pinned_d2h_bytes_per_s
     if not pinned:
+        machine.traffic.pageable_bytes += size_bytes
         rate = min(rate, machine.host.pageable_d2h_bytes_per_s)
     end = _on_engine(card, "d2h_free_s", size_bytes / rate)
     if not pinned or not non_blocking:

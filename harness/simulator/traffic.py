@@ -8,6 +8,10 @@ from typing import Any
 __all__ = ["Traffic"]
 
 
+NOTABLE_BYTES = 256 << 20
+"""Less than this is inputs and outputs, not weights."""
+
+
 @dataclass(slots=True)
 class Traffic:
     """Sums over one call; times in simulated seconds."""
@@ -15,6 +19,7 @@ class Traffic:
     h2d_bytes: int = 0
     d2h_bytes: int = 0
     peer_bytes: int = 0
+    pageable_bytes: int = 0
     disk_read_bytes: int = 0
     disk_write_bytes: int = 0
     num_copies: int = 0
@@ -44,9 +49,22 @@ class Traffic:
         for item in fields(self):
             setattr(self, item.name, getattr(self, item.name) + getattr(more, item.name))
 
+    def kind(self) -> str:
+        """How weights reached the card in this call, which decides how well its time can be predicted."""
+        if self.pageable_bytes > NOTABLE_BYTES:
+            return "pageable"
+        return "streamed" if self.h2d_bytes > NOTABLE_BYTES else "resident"
+
     def copied(self) -> tuple[int, ...]:
         """The counts that must agree before two stretches are the same."""
-        return (self.h2d_bytes, self.d2h_bytes, self.peer_bytes, self.disk_read_bytes, self.num_copies, self.num_kernels)
+        return (
+            self.h2d_bytes,
+            self.d2h_bytes,
+            self.peer_bytes,
+            self.disk_read_bytes,
+            self.num_copies,
+            self.num_kernels,
+        )
 
     def summary(self, elapsed_s: float) -> dict[str, Any]:
         """JSON values, with shares of the elapsed time and of the copy time."""

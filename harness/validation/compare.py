@@ -51,7 +51,9 @@ def compare(row: PublishedRow, record: Record, *, part: str, case: str, is_card_
     simulated = _simulated(row, kind, record)
     shared = _shared(row, part)
     if simulated is None:
-        return RowResult(**shared, kind=kind, published=published, reason=f"simulated run ended with {record.outcome.value}")
+        return RowResult(
+            **shared, kind=kind, published=published, reason=f"simulated run ended with {record.outcome.value}"
+        )
     return RowResult(
         **shared, kind=kind, published=published, simulated=simulated, is_card_known=is_card_known, case=case
     )

@@ -75,7 +75,9 @@ def simulate(case: Case) -> Record:
         phases = {name: phase for name, phase in session.phases().items() if name not in ("load", "prepare", "undo")}
         from dataclasses import asdict
 
-        return Record(**blank, outcome=Outcome.COMPLETE, phases=phases, **asdict(Peaks.over(phases.values())), **measured)
+        return Record(
+            **blank, outcome=Outcome.COMPLETE, phases=phases, **asdict(Peaks.over(phases.values())), **measured
+        )
     except Exception as error:
         return Record(**blank, outcome=Outcome.CRASHED, reason=f"{type(error).__name__}: {str(error)[:400]}")
 

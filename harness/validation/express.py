@@ -56,7 +56,7 @@ _WORKLOADS = {
 _DENOISER_ONLY = {"flux.1-dev": "flux-transformer", "sdxl": "sdxl-unet", "wan-2.1-14b": "wan-2.1-14b-transformer"}
 _VAES = {"sd-vae-ft-mse": "sd-vae", "sdxl-vae-fp16-fix": "sdxl-vae"}
 _CARDS = (
-    ("h200", "h200"), ("h100", "h100"), ("h800", "h100"), ("h20", "h20"), ("a100 40", "a100-40gb"), ("a100-pcie-40", "a100-40gb"),
+    ("h200", "h200"), ("h100", "h100"), ("h800", "h100"), ("h20", "h20"), ("a100 40", "a100-40gb"), ("a100-pcie-40", "a100-pcie-40gb"),
     ("a100", "a100-80gb"), ("a800", "a100-80gb"), ("a10g", "a10g"), ("l40s", "l40s"), ("l20", "l20"), ("4090", "rtx-4090"),
     ("5090", "rtx-5090"), ("3090", "rtx-3090"), ("3080", "rtx-3080"), ("3060", "rtx-3060-12gb"), ("4070", "rtx-4070"),
     ("4060 ti", "rtx-4060-ti-16gb"), ("v100", "v100"), ("t4", "t4"),
@@ -78,17 +78,29 @@ def express(row: PublishedRow) -> Case:
     if technique is None:
         raise CannotExpress(f"configuration {row.strategy!r} is not one that this simulator applies")
     return Case(
-        workload=workload, overrides=tuple(sorted(overrides.items())), gpu=gpu, technique=technique, is_card_known=is_known
+        workload=workload,
+        overrides=tuple(sorted(overrides.items())),
+        gpu=gpu,
+        technique=technique,
+        is_card_known=is_known,
     )
 
 
 def _refuse(row: PublishedRow) -> None:
     config, text = row.config, f"{row.unit_note} {row.notes}".lower()
     if "quantization" in config:
-        raise CannotExpress(f"quantised by {config['quantization']}: kernels and layouts of that library are not simulated")
+        raise CannotExpress(
+            f"quantised by {config['quantization']}: kernels and layouts of that library are not simulated"
+        )
     for key in ("cache", "parallel", "lora", "vae", "text_embeddings", "text_encoder_3", "freenoise", "chunking"):
         if key in config:
             raise CannotExpress(f"{key}={config[key]} is no strategy of this program")
+    if "not stated" in row.size:
+        raise CannotExpress("the size of the picture or video is not stated")
+    if row.metric == "latency_s" and "not stated" in row.steps:
+        raise CannotExpress("the number of steps is not stated")
+    if row.family == "t2" and "txt2img" not in row.pipeline:
+        raise CannotExpress(f"{row.pipeline}: the published loop is another pipeline's")
     if row.family == "repo":
         raise CannotExpress("an engine with an offloader of its own, or a rounded claim")
     if config.get("fuse_qkv") == "True":

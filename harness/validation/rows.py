@@ -52,7 +52,9 @@ def read_rows(path: Path) -> tuple[list[PublishedRow], list[tuple[str, str]]]:
         reader = csv.DictReader(file)
         missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
         if missing:
-            raise ValueError(f"{path}: no column {', '.join(missing)}. A table of published measurements has {', '.join(COLUMNS)}.")
+            raise ValueError(
+                f"{path}: no column {', '.join(missing)}. A table of published measurements has {', '.join(COLUMNS)}."
+            )
         rows, refused = [], []
         for number, fields in enumerate(reader, start=2):
             try:

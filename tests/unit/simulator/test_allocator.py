@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -102,7 +104,7 @@ def test_books_balance(steps: list[tuple[int, int, bool]], expandable: bool) -> 
         if frees:
             allocator.free(live.pop(0))
         spans = sorted((b.address, b.size_bytes) for b in live)
-        assert all(start + length <= after for (start, length), (after, _) in zip(spans, spans[1:], strict=False))
+        assert all(start + length <= after for (start, length), (after, _) in itertools.pairwise(spans))
         held = [block for segment in allocator.segments.values() for block in allocator.blocks(segment)]
         assert sum(block.size_bytes for block in held) == allocator.reserved_bytes
         assert {id(block) for block in held if block.in_use} == {id(block) for block in live}

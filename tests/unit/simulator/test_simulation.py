@@ -24,7 +24,7 @@ def sim() -> Iterator[Running]:
 def test_large_tensors_have_no_data_and_small_ones_keep_values(sim: Running) -> None:
     assert torch.tensor([1.0, 2.0], device="sim").sum().item() == 3.0
     assert torch.arange(5, device="sim").flip(0).tolist() == [4, 3, 2, 1, 0]
-    with pytest.raises(Unsupported, match="_local_scalar_dense.*carry no data"):
+    with pytest.raises(Unsupported, match=r"_local_scalar_dense.*carry no data"):
         torch.ones(1 << 20, device="sim").sum().item()
 
 
@@ -139,7 +139,7 @@ def test_peaks_by_phase_and_who_reached_them(sim: Running) -> None:
     layer(torch.empty(2048, 2048, device="sim"))
     peak = machine.cards[0].ledger.picture()
     assert peak.module == "transformer"
-    assert "mm" in peak.operator
+    assert peak.operator == "aten.linear.default"
     assert peak.by_label["transformer", "weight"] == 16 * MIB
     machine.begin_phase("decode")
     assert machine.cards[0].ledger.phase_peaks["denoise"] == peak.total_bytes
