@@ -66,7 +66,7 @@ def _reasons(limits: Limits, call: Call) -> Iterator[str]:
     if call.dtype not in limits.dtypes:
         yield f"takes {', '.join(limits.dtypes)}, not {call.dtype}. Convert the tensors or choose another backend."
     yield from _heads(limits.head_sizes, call)
-    if call.keys < limits.minimum_keys:
+    if 0 < call.keys < limits.minimum_keys:
         yield f"needs at least {limits.minimum_keys} keys, got {call.keys}."
     yield from _groups(call)
     yield from _masks(limits, call)
