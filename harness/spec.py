@@ -44,7 +44,11 @@ class Budget(_Strict):
 
 
 class Effort(_Strict):
-    """What the search may use: finished trials, seconds, trials in a row without a gain, processes at a time."""
+    """What the search may use: finished trials, seconds, trials in a row without a gain.
+
+    workers: processes at a time in simulation; on a real device trials would disturb each other and always run singly.
+    finalists: how many of the fastest plans are measured again in turns on a real device.
+    """
 
     max_trials: Count = 60
     max_seconds: Seconds | None = None

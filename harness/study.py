@@ -17,7 +17,7 @@ from paretune.harness.search.ledger import Ledger
 from paretune.harness.store import Store
 from paretune.strategies import RESIDENT
 
-__all__ = ["Event", "Progress", "Run", "Study", "StudyResult"]
+__all__ = ["Event", "Progress", "Run", "Study", "StudyResult", "checked"]
 
 Run = Callable[[Trial], Record]
 

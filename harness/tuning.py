@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from paretune.harness.question import Question
 from paretune.harness.recommend import Recommendation, ladder, recommend
 from paretune.harness.records import Kind, Record
 from paretune.harness.search.ledger import Ledger
+from paretune.harness.search.quality import PriorQuality, prior_quality
 from paretune.harness.store import Store
 from paretune.harness.study import Progress, Run, Study, StudyResult
 
@@ -24,13 +26,27 @@ _MAX_VERIFICATIONS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a question's study says: one recommendation for its budget and one per size of its ladder."""
+    """What a question's study says: one recommendation for its budget and one per size of its ladder.
+
+    prior: how good the forecasts were, where there were some.
+    """
 
     question: Question
     recommendation: Recommendation
     ladder: tuple[Recommendation, ...]
     records: tuple[Record, ...]
     study: StudyResult | None = None
+    prior: PriorQuality | None = None
+
+    @property
+    def extent(self) -> str:
+        """How much the answer rests on: never "optimal", but best of what was run."""
+        kinds = Counter(record.kind for record in self.records)
+        ran = kinds[Kind.MEASURED] + kinds[Kind.EMULATED]
+        return (
+            f"best of {ran} run, {kinds[Kind.SIMULATED]} simulated, {kinds[Kind.INFERRED]} inferred, "
+            f"{self.question.plans.num_refused} refused by rules, of {len(self.question.plans.feasible)} plans"
+        )
 
 
 def tune(
@@ -42,7 +58,8 @@ def tune(
     _bring_home(result, store)
     _finals(question, store, run_trial)
     answer = answer_from(question, store, run_trial=run_trial)
-    return dataclasses.replace(answer, study=result)
+    quality = prior_quality(ledger.forecast(), result.records)
+    return dataclasses.replace(answer, study=result, prior=quality)
 
 
 def _bring_home(result: StudyResult, store: Store) -> None:

@@ -22,6 +22,7 @@ def print_answer(answer: Answer, format: str) -> None:
         return
     best = answer.recommendation
     print(best.sentence)
+    print(f"{answer.extent}." + (f" {answer.prior}." if answer.prior else ""))
     _print_need(best)
     _print_others(best)
     for sentence in best.advice:
@@ -87,6 +88,9 @@ def as_dict(answer: Answer) -> dict[str, Any]:
     told["ladder"] = [_recommendation(step) for step in answer.ladder]
     told["num_refused"] = answer.question.plans.num_refused
     told["num_plans"] = len(answer.question.plans.feasible)
+    told["extent"] = answer.extent
+    if answer.prior is not None:
+        told["prior"] = {"rank_correlation": answer.prior.rank_correlation, "bias": answer.prior.bias}
     if answer.study is not None:
         told["study"] = {
             "num_run": answer.study.num_run,

@@ -48,9 +48,12 @@ def asked(name: str, overrides: Sequence[str], settings: dict[str, Any]) -> Ques
     from paretune.harness import config
 
     told = _told(overrides, settings)
-    if _is_question(name):
-        return _prepared(config.load(name, told))
-    return _prepared(config.parse({"workload": {"name": name}}, told, name=name))
+    is_question = _is_question(name)
+    spec = config.load(name, told) if is_question else config.parse({"workload": {"name": name}}, told, name=name)
+    question = _prepared(spec)
+    if settings.get("effort.workers", 1) not in (None, 1) and not question.is_simulated:
+        raise UsageError("--workers: trials on a real device would disturb each other. Use 1, or a worker per device.")
+    return question
 
 
 def all_asked(name: str, overrides: Sequence[str], settings: dict[str, Any]) -> list[tuple[str, Question]]:
@@ -89,11 +92,7 @@ def _prepared(spec: Spec) -> Question:
         raise UsageError(f"{error} Shipped questions: {', '.join(config.shipped_configs())}.") from error
     if spec.device == "auto":
         print(f"auto: {question.device}" + ("" if not question.is_simulated else " (simulated)"), file=sys.stderr)
-    if spec.effort.workers > 1 and not question.is_simulated:
-        raise UsageError(
-            "--workers: trials on a real device would disturb each other. Use 1, or one worker per device."
-        )
-    return question
+    return question if question.is_simulated else question.with_workers(1)
 
 
 def _text(path: str) -> str:

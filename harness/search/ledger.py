@@ -176,6 +176,11 @@ class Ledger:
         ran = [told for trial in self._finished() if (told := _told(trial))["is_new"]]
         return [(t["latency_s"] if t["latency_s"] is not None else math.inf, t["excess"]) for t in ran]
 
+    def forecast(self) -> Mapping[str, Any]:
+        """Forecasts of this study's sampler by plan; empty for samplers that have none."""
+        told: Mapping[str, Any] = getattr(self.study.sampler, "forecast", dict)()
+        return told
+
     def answered(self) -> set[str]:
         """Plans with a finished trial."""
         return {_told(trial)["plan"] for trial in self._finished()}

@@ -12,7 +12,7 @@ from paretune.harness.search.ledger import Ledger
 from paretune.harness.search.residual import Prior
 from paretune.harness.search.samplers import sampler_for
 
-__all__ = ["open_ledger", "study_name"]
+__all__ = ["caps_of", "open_ledger", "study_name"]
 
 
 def study_name(question: Question) -> str:

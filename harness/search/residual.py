@@ -69,6 +69,10 @@ class Residual(ListedSampler):
         self._need = Surrogate(self._rows, main_effects_only=main_effects_only)
         self._num_proposed = 0
 
+    def forecast(self) -> Mapping[str, Forecast]:
+        """What the prior says of each plan; empty without one."""
+        return self._prior()
+
     def propose(self, remaining: Sequence[str], finished: Mapping[str, Seen]) -> str:
         self._num_proposed += 1
         remaining = self._eligible(remaining)

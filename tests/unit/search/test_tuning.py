@@ -83,3 +83,29 @@ def test_records_of_other_workloads_and_devices_are_left_out(tmp_path: Path) -> 
     assert all(first.question.answers(record) for record in store.records())
     for other in (question(workload="other"), question(device="toy:1")):
         assert not any(other.answers(record) for record in store.records())
+
+
+def test_forecasts_are_judged_by_what_was_measured() -> None:
+    from paretune.harness.search.quality import prior_quality
+    from paretune.harness.search.residual import Forecast
+
+    asked, machine = question(), Machine()
+    records = [machine(asked.trial(plan)) for plan in asked.encoding.plans[:12]]
+    exact = {r.plan: Forecast(latency_s=(r.median_latency_s or 0) / 2) for r in records}
+    good = prior_quality(exact, records)
+    assert good is not None and good.rank_correlation > 0.99 and abs(good.bias - 2) < 1e-9
+    backwards = {plan: Forecast(latency_s=1 / (f.latency_s or 1)) for plan, f in exact.items()}
+    bad = prior_quality(backwards, records)
+    assert bad is not None and bad.rank_correlation < -0.9
+    assert prior_quality({}, records) is None
+
+
+def test_a_prior_from_the_simulated_sibling_covers_every_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from paretune.harness.search.prior import SimulatedPrior
+
+    monkeypatch.setattr("paretune.harness.search.prior._NUM_SIMULATED", 12)
+    asked, machine = question(), Machine()
+    told = SimulatedPrior(asked, "rtx-4070", Store(tmp_path), machine)()
+    assert set(told) == set(asked.encoding.plans)
+    assert all((f.latency_s or 0) > 0 and (f.need_bytes or 0) > 0 for f in told.values())
+    assert {r.device for r in Store(tmp_path).records()} == {"sim:rtx-4070,memory=1TiB"}
