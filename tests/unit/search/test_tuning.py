@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from support.toy_space import GIB, Machine, made_record, question
 
 from paretune.harness.records import Outcome, Record, Trial
