@@ -6,6 +6,7 @@ import copy
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -31,16 +32,26 @@ _PLAIN = (str, bytes, int, float, bool, complex, torch.Tensor, torch.dtype, torc
 class Routed:
     """A model routed through a backend until ``reset``; as a context manager it resets on leaving, also after an error.
 
-    layers: names of the modules whose attention calls now reach the backend. missed: attention modules whose own code
-    computes attention in another way, such as explicit products, with the reason.
+    layers: names of the modules whose attention calls reach the backend; where the code gave no hint, those seen to call it
+    so far. missed: attention modules whose own code computes attention in another way, such as explicit products, with the
+    reason.
     """
 
     def __init__(self, selection: Selection) -> None:
         self.backend = selection.name
         self.selection = selection
-        self.layers: tuple[str, ...] = ()
+        self._layers: dict[str, None] = {}
         self.missed: dict[str, str] = {}
         self._inverses = ExitStack()
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Names of the modules that the backend reaches, in the order of the model or of their first call."""
+        return tuple(self._layers)
+
+    def reach(self, name: str) -> None:
+        """Note that this module's attention goes through the backend."""
+        self._layers.setdefault(name)
 
     def reset(self) -> None:
         """Restore exactly what was there before; a second call does nothing."""
@@ -97,26 +108,35 @@ def _device(model: torch.nn.Module, device: str | torch.device | None) -> torch.
 
 def _install(model: torch.nn.Module, selection: Selection, routed: Routed) -> None:
     rebinder = _rebinder(selection)
-    reached, blind = [], []
+    stand_in = sdpa_for(selection, functional.scaled_dot_product_attention)
     for name, module in model.named_modules():
         subclass = rebinder.subclass(type(module))
         if reason := _other_implementation(module):
             routed.missed[name] = reason
         elif _is_blind(module, rebinder):
-            blind.append((name, module))
+            intercept(module, stand_in, routed.undo)
+            routed.reach(name)
         elif _swap(module, subclass, routed.undo) | _swap_attributes(module, rebinder, routed.undo):
-            reached.append(name)
+            routed.reach(name)
         elif reason := _why_missed(module):
             routed.missed[name] = reason
-    if not reached and not blind and not routed.missed:
-        blind = [("", model), *((n, m) for n, m in model.named_modules() if n and any(True for _ in m.children()))]
-    for name, module in blind:
-        intercept(module, sdpa_for(selection, functional.scaled_dot_product_attention), routed.undo)
-        reached.append(name)
-    routed.layers = tuple(reached)
-    if not reached:
+    if not routed.layers and routed.missed:
         name, reason = next(iter(routed.missed.items()))
         raise BackendRefused(f"no layer of {type(model).__name__} can be routed; {name}: {reason}.")
+    if not routed.layers:
+        _watch(model, stand_in, routed)
+
+
+def _watch(model: torch.nn.Module, stand_in: Any, routed: Routed) -> None:
+    """No code mentions attention: catch it wherever it comes from, and note the layers that do call it."""
+    for name, module in model.named_modules():
+        if module is model or any(True for _ in module.children()):
+            intercept(module, partial(_noted, routed, name, stand_in), routed.undo)
+
+
+def _noted(routed: Routed, name: str, stand_in: Any, *args: Any, **kwargs: Any) -> Any:
+    routed.reach(name)
+    return stand_in(*args, **kwargs)
 
 
 def _rebinder(selection: Selection) -> Rebinder:

@@ -69,9 +69,11 @@ class Rebinder:
         return self._interface(value) if hasattr(type(value), "get_interface") else None
 
     def _build(self, cls: type) -> type | None:
-        layers = []
+        layers, overrides, hidden = [], {}, set[str]()
         for base in cls.__mro__:
             own = {} if base.__module__.startswith(_NOT_LAYERS) or base is object else self._methods(base)
+            own = {name: method for name, method in own.items() if name not in hidden}
+            hidden |= {name for name, attribute in vars(base).items() if not _calls_super(attribute)}
             if base is cls:
                 overrides = own
             elif own:
@@ -85,6 +87,8 @@ class Rebinder:
         found = {}
         for name, attribute in vars(cls).items():
             function = attribute.__func__ if isinstance(attribute, staticmethod) else attribute
+            if id(function) in self._targets:
+                found[name] = staticmethod(self._targets[id(function)][1])
             if name == "__init__" or not isinstance(function, types.FunctionType):
                 continue
             self._is_blind = False
@@ -208,6 +212,12 @@ class _Interface:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.table, name)
+
+
+def _calls_super(attribute: Any) -> bool:
+    """Whether an overriding method may still run the one it overrides."""
+    code = getattr(attribute, "__code__", None)
+    return code is not None and "super" in _names(code)
 
 
 @functools.cache

@@ -76,6 +76,13 @@ class ByAttribute(Layer):
         return self.function(query, key, value)
 
 
+class ByClassAttribute(Layer):
+    function = staticmethod(F.scaled_dot_product_attention)
+
+    def attend(self, query, key, value):
+        return self.function(query, key, value)
+
+
 class ByString(Layer):
     def attend(self, query, key, value):
         return getattr(F, "scaled_dot_product_attention")(query, key, value)  # noqa: B009
@@ -136,6 +143,7 @@ KINDS = [
     BySuper,
     ByStatic,
     ByAttribute,
+    ByClassAttribute,
     ByString,
     ByProcessor,
     ByLocalImport,
@@ -439,3 +447,36 @@ def test_routes_may_end_in_any_order(calls):
     calls.clear()
     model(x)
     assert not calls
+
+
+class Opaque:
+    """A callable that lives in a global and cannot be followed."""
+
+    def __call__(self, query, key, value):
+        return F.scaled_dot_product_attention(query, key, value)
+
+
+opaque = Opaque()
+
+
+class ByOpaque(Layer):
+    def attend(self, query, key, value):
+        return opaque(query, key, value)
+
+
+@torch.no_grad()
+def test_attention_that_no_code_mentions_is_caught_and_noted(calls):
+    model, plain, x = (
+        nn.Sequential(ByOpaque(), nn.Linear(16, 16)),
+        nn.Sequential(nn.Linear(16, 16)),
+        torch.randn(1, 3, 16),
+    )
+    before = state_of(model)
+    with route(model, "_native_math") as routed:
+        assert routed.layers == ()
+        model(x)
+        assert calls == ["_native_math"] and routed.layers == ("0",)
+    assert same(model, before)
+    with route(plain, "_native_math") as routed:
+        plain(x)
+        assert routed.layers == ()

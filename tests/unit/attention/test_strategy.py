@@ -41,7 +41,11 @@ def test_only_pytorchs_own_choice_is_lossless(name):
         ("flash", {"device_type": "cpu"}, "runs on cuda, not on cpu"),
         ("_native_npu", {"device_type": "cuda"}, "runs on npu"),
         ("_flash_3", {"device_type": "sim", "compute_capability": (12, 0)}, "this device has 12.0"),
-        ("flash", {"device_type": "cuda", "compute_capability": (9, 0), "packages": ()}, "'flash-attn' is not installed"),
+        (
+            "flash",
+            {"device_type": "cuda", "compute_capability": (9, 0), "packages": ()},
+            "'flash-attn' is not installed",
+        ),
     ],
 )
 def test_plans_that_cannot_run_are_refused_before(backend, where, words):
