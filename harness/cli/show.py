@@ -45,9 +45,15 @@ def command(
     for number, members in enumerate(groups):
         made = report.rows(members, budget=budget, is_mixed_allowed=mixed)
         sys.stdout.write("\n" if number else "")
-        sys.stdout.write(
-            draw_table(made, format_name=format_name, columns=columns, budget=budget, techniques=techniques)
+        text = draw_table(
+            made,
+            format_name=format_name,
+            columns=columns,
+            budget=budget,
+            techniques=techniques,
+            records=members,
         )
+        sys.stdout.write(text)
 
 
 def _chosen(path: Path, workload: str | None, device: str | None) -> list[Record]:

@@ -33,8 +33,12 @@ def draw_table(
     columns: str | None = None,
     budget: str | None = None,
     techniques: bool = False,
+    records: Sequence[Record] | None = None,
 ) -> str:
-    """One table in one of ``FORMATS``; text and Markdown answer in a sentence first. Raises ``UsageError``."""
+    """One table in one of ``FORMATS``; text and Markdown answer in a sentence first. Raises ``UsageError``.
+
+    records: all that are known about the question, for the answer; by default those of the rows.
+    """
     if techniques:
         found = techniques_of([row.record for row in made])
         return techniques_markdown(found) if format_name == "markdown" else techniques_text(found)
@@ -44,7 +48,7 @@ def draw_table(
     if format_name == "latex":
         return as_latex(made, names)
     draw = markdown if format_name == "markdown" else text
-    return f"{headline(made, budget=budget)}\n\n{draw(made, names)}"
+    return f"{headline(made, budget=budget, records=records)}\n\n{draw(made, names)}"
 
 
 def _columns(wanted: str | None) -> tuple[str, ...]:
