@@ -44,9 +44,11 @@ def read_document(path: str | Path) -> Mapping[str, Any]:
     """The mapping in a YAML file or shipped question, unchecked. Raises ``ConfigError``."""
     import yaml
 
+    from paretune.harness.strict_yaml import read_yaml
+
     file = _find(str(path))
     try:
-        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+        document = read_yaml(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid YAML: {error}") from error
     if not isinstance(document, Mapping):

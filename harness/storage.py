@@ -16,12 +16,15 @@ HEARTBEAT_S = 15
 """Seconds between two signs of life of a running trial; after four missed ones another worker takes the trial over."""
 
 _GRACE = 4
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
+_LOCK_S = 10
+"""Seconds after which the lock of a writer that was killed is taken over; it is held for milliseconds."""
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")
+_SECRETS = re.compile(r"(?i)(password|passwd|pwd|sslpassword)=[^&\s]+")
 
 
 def masked(text: str) -> str:
     """The text with user names and passwords of URLs replaced: the only form in which a URL is shown or kept."""
-    return _CREDENTIALS.sub("***@", text)
+    return _SECRETS.sub(r"\1=***", _CREDENTIALS.sub("***@", text))
 
 
 def open_storage(url: str | None, *, heartbeat_s: int | None = None) -> Any:
@@ -84,7 +87,7 @@ def _open_journal(path: Path) -> Any:
     if path.suffix not in (".log", ".journal"):
         raise ValueError(f"storage {path}: a journal file ends in .log or .journal; databases are URLs with ://.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = JournalFileOpenLock(str(path))
+    lock = JournalFileOpenLock(str(path), grace_period=_LOCK_S)
     if path.exists():
         lock.acquire()
         try:

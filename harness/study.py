@@ -111,6 +111,7 @@ class Study:
         with self._changed:
             while not self._is_over():
                 self.ledger.retire_silent()
+                self.ledger.close_stale(self._known)
                 if self._others_have_the_rest():
                     self._changed.wait(_PAUSE_S)
                     continue

@@ -40,7 +40,10 @@ def command(
     records: OutputOption = Path("paretune-results"),
     format: FormatOption = "text",
 ) -> None:
-    """Recommend a plan and say why. Nothing fits is an answer too: it names the closest plan and what is missing."""
+    """Recommend a plan and say why; simulates first where no record answers.
+
+    Nothing fits is an answer too: it names the closest plan and what is missing.
+    """
     answer = _answer(
         workload or _only_workload(records), overrides or [], vram, device, ladder, allow_lossy, trials, records
     )
@@ -70,7 +73,9 @@ def _answer(*told: object) -> Answer:
     if made.is_simulated:
         made = made.with_workers(2)
     store = Store(Path(str(records)))
-    if trials is None and any(made.answers(record) and record.is_complete for record in store.records()):
+    known = answer_from(made, store)
+    is_exhausted = len({record.plan for record in known.records}) >= len(made.plans.feasible)
+    if trials is None and (known.recommendation.chosen is not None or is_exhausted):
         return answer_from(made, store, run_trial=run_trial)
     store, ledger = open_study(made, Path(str(records)), None, run_trial)
     return tune(made, store=store, ledger=ledger, run_trial=run_trial, progress=progress_on_stderr())
