@@ -69,6 +69,15 @@ def test_names_are_found_without_importing_torch() -> None:
     assert "flux.1-dev" in workload_names()
 
 
+def test_a_picture_that_comes_in_takes_the_asked_size() -> None:
+    import torch
+
+    workload = workload_named({"name": "sdxl-img2img-tiny", "height": 32, "width": 48})
+    assert (workload.spec["height"], workload.spec["width"]) == (32, 48)
+    assert workload.run(workload.load(), device=torch.device("cpu")).shape == (1, 3, 32, 48)
+    assert workload_named("sdxl-img2img-tiny").spec["height"] == 64
+
+
 def test_a_batch_of_prompts() -> None:
     import torch
 
