@@ -52,9 +52,13 @@ def command(
     if update:
         from paretune.harness.regression.gate import update_baseline
 
-        print(update_baseline(request, because=because))
+        print(update_baseline(request, because=because, tell=_tell))
         return
-    verdict = gate(request, tell=lambda line: print(line, file=sys.stderr))
+    verdict = gate(request, tell=_tell)
     print(verdict.text, end="")
     write_outputs(verdict, junit_file=junit, summary_file=summary, json_file=json_file)
     raise typer.Exit(verdict.exit_status)
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr)

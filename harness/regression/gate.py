@@ -13,6 +13,7 @@ from paretune.harness.regression import baseline as baselines
 from paretune.harness.regression.compare import compare
 from paretune.harness.regression.document import document
 from paretune.harness.regression.findings import Finding, exit_status
+from paretune.harness.regression.identity import name_of
 from paretune.harness.regression.junit import junit
 from paretune.harness.regression.latency import DEFAULT_SPREAD, check_tolerance
 from paretune.harness.regression.rerun import Run, measure_again
@@ -73,21 +74,23 @@ def gate(request: Request, *, run: Run | None = None, tell: Tell = lambda line: 
     """
     before = baselines.read(request.baseline)
     detectable = _detectable(request, before, tell)
-    found = [] if request.is_self_test else compare(before, _head(request, before, run))
+    found = [] if request.is_self_test else compare(before, _head(request, before, run, tell))
     if request.judges_time:
         with tempfile.TemporaryDirectory() as scratch:
             found += time_findings(before, request, scratch=Path(scratch), tell=tell)
     return Gate(findings=tuple(found), detectable=detectable)
 
 
-def update_baseline(request: Request, *, because: str | None, run: Run | None = None) -> str:
+def update_baseline(
+    request: Request, *, because: str | None, run: Run | None = None, tell: Tell = lambda line: None
+) -> str:
     """Measure everything twice and move the baseline; returns what was done. Raises ``UsageError`` without proof."""
     exists = request.baseline.exists()
     before = baselines.read(request.baseline) if exists else []
     plans = read_records(request.records)[0] if request.records is not None else before
     if not plans:
         raise UsageError(f"{request.baseline} does not exist yet: name the plans it shall hold with --records FILE.")
-    first, second = (_measured(request, plans, run) for _ in range(2))
+    first, second = (_measured(request, plans, run, tell) for _ in range(2))
     kept = moved(before, first, second, because=because)
     baselines.write(request.baseline, kept)
     return f"{request.baseline}: {len(kept)} plans, each measured twice with equal results."
@@ -118,13 +121,13 @@ def _detectable(request: Request, before: Sequence[Record], tell: Tell) -> float
     return effect
 
 
-def _head(request: Request, before: Sequence[Record], run: Run | None) -> list[Record]:
+def _head(request: Request, before: Sequence[Record], run: Run | None, tell: Tell) -> list[Record]:
     if request.records is not None:
         return read_records(request.records)[0]
-    return _measured(request, before, run)
+    return _measured(request, before, run, tell)
 
 
-def _measured(request: Request, plans: Sequence[Record], run: Run | None) -> list[Record]:
+def _measured(request: Request, plans: Sequence[Record], run: Run | None, tell: Tell) -> list[Record]:
     is_timed = any(record.kind is not Kind.SIMULATED for record in plans)
     if request.num_workers > 1 and is_timed:
         raise UsageError("--workers: trials that are really timed must not run side by side. Use one worker.")
@@ -132,7 +135,11 @@ def _measured(request: Request, plans: Sequence[Record], run: Run | None) -> lis
         from paretune.harness.runner import run_trial
 
         run = run_trial
-    return list(measure_again(plans, run=run, num_workers=request.num_workers))
+    head: list[Record] = []
+    for record in measure_again(plans, run=run, num_workers=request.num_workers):
+        head.append(record)
+        tell(f"[{len(head)}/{len(plans)}] {name_of(record)}: {record.outcome}")
+    return head
 
 
 def _write(path: Path, text: str) -> None:
