@@ -13,6 +13,7 @@ from torch.nn import functional
 from paretune.strategies.base import Undo
 from paretune.strategies.mechanics.override import Specialised
 from paretune.strategies.mechanics.packing_formats import FORMATS, Packed, dequantize
+from paretune.strategies.mechanics.read_only import ReadOnly
 
 __all__ = ["num_bytes", "pack_layers"]
 
@@ -20,7 +21,8 @@ _PARTS = ("weight_codes", "weight_scales", "weight_offsets")
 
 
 def pack_layers(layers: Mapping[str, nn.Linear], name: str, *, has_data: bool, undo: Undo) -> None:
-    """Replace each layer's weight parameter by packed ones; ``layer.weight`` reads as the unpacked matrix.
+    """Replace each layer's weight parameter by packed ones; ``layer.weight`` reads as the unpacked matrix,
+    which cannot be written to.
 
     The layer stays the same object, with its hooks and its bias. Layers that shared a weight share the packed one. Undo
     gives the very parameters back. Without data only the sizes are made.
@@ -65,10 +67,15 @@ def _swap_parameters(layer: nn.Linear, parts: list[nn.Parameter], undo: Undo) ->
 
 
 def _weight(self: Any) -> torch.Tensor:
+    matrix = _unpacked(self)
+    return matrix.as_subclass(ReadOnly) if type(matrix) is torch.Tensor else matrix
+
+
+def _unpacked(self: Any) -> torch.Tensor:
     codes, scales, offsets = (getattr(self, part) for part in _PARTS)
     matrix: torch.Tensor = dequantize(codes, scales, offsets, self.paretune_format, self.paretune_dtype)
     return matrix
 
 
 def _forward(self: Any, input: torch.Tensor) -> torch.Tensor:
-    return functional.linear(input, self.weight, self.bias)
+    return functional.linear(input, _unpacked(self), self.bias)

@@ -342,3 +342,21 @@ def test_weights_changed_while_cast_keep_the_change(placing):
     assert torch.equal(model.blocks[0].down.weight, changed.float())
     assert torch.equal(model.blocks[0].up.weight, untouched)
     assert torch.isfinite(out).all()
+
+
+def test_real_adapters_of_peft_are_handled():
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=2, target_modules=["up", "down"], init_lora_weights=False)
+    model = peft.inject_adapter_in_model(config, Model()).eval()
+    bases = tuple(f"blocks.{i}.{name}.base_layer" for i in range(2) for name in ("up", "down"))
+    x = torch.randn(2, 5, 16)
+    with torch.no_grad():
+        plain, expected = model(x), rounded(model, ("conv", *bases))(x)
+        with Applied("layerwise_casting", model, "cpu") as applied:
+            assert torch.equal(model(x), expected)
+            assert model.blocks[0].up.lora_A["default"].weight.dtype is torch.float32
+            assert next(iter(applied.facts.values()))["skipped_because"]["adapter"] == 8
+        with Applied("quantize", model, "cpu") as applied:
+            assert float((model(x) - plain).norm() / plain.norm()) < 0.05
+            assert next(iter(applied.facts.values()))["num_layers_quantized"] == 5
+        assert torch.equal(model(x), plain)

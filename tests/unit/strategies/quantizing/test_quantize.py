@@ -204,3 +204,31 @@ def test_bitsandbytes_agrees_with_our_format_or_is_named(method):
             assert model.first.weight.element_size() == 1
             torch.testing.assert_close(model.first(x), ours, rtol=0.05, atol=0.05)
     assert model.first.weight is weight and "paretune_state" not in vars(model.first)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda w: w.add_(1),
+        lambda w: w.data.add_(1),
+        lambda w: w.__iadd__(1),
+        lambda w: w.data.__setitem__(0, 1.0),
+        lambda w: w.detach().copy_(torch.zeros(128, 256)),
+        lambda w: setattr(w, "data", torch.zeros(128, 256)),
+    ],
+)
+def test_writing_to_a_packed_weight_is_an_error_not_a_loss(write):
+    model = Model()
+    with Applied("quantize", model, "cpu"), torch.no_grad():
+        with pytest.raises(RuntimeError, match="would be lost"):
+            write(model.first.weight)
+        assert type(model.first.weight * 2) is torch.Tensor
+        assert type(functional.linear(torch.randn(1, 256), model.first.weight)) is torch.Tensor
+
+
+def test_adapters_of_peft_cannot_merge_into_packed_weights():
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=2, target_modules=["first"], init_lora_weights=False)
+    model = peft.inject_adapter_in_model(config, Model()).eval()
+    with Applied("quantize", model, "cpu"), pytest.raises(RuntimeError, match="would be lost"):
+        model.first.merge()
