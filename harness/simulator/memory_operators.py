@@ -9,7 +9,6 @@ import torch
 from paretune.harness.simulator.adopt import adopt
 from paretune.harness.simulator.dispatch import SPECIAL
 from paretune.harness.simulator.machine import Machine
-from paretune.harness.simulator.storage import Storage
 from paretune.harness.simulator.tensor import SimulatedTensor, extent_bytes, make_tensor, signature_of
 
 __all__: list[str] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 if TYPE_CHECKING:

@@ -85,7 +85,7 @@ class Replay:
         signature = _signature((args, kwargs))
         family = self.machine.component_of(module) or id(module)
         follows_itself, self._last = family == self._last, family
-        if signature is None or torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters()):
+        if signature is None or (torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters())):
             return self._run(module, args, kwargs)[0]
         key = (id(module), module.training, signature)
         known = self._known.get(key)

@@ -69,9 +69,9 @@ class HostSheet:
 
 def sheets_folder() -> Path:
     """The folder of the shipped data sheets."""
-    import paretune.configs
+    from importlib import resources
 
-    return Path(next(iter(paretune.configs.__path__))) / "gpus"
+    return Path(str(resources.files("paretune.configs") / "gpus"))
 
 
 def gpu_names() -> list[str]:

@@ -11,9 +11,9 @@ from paretune.harness.simulator import attention, copies, mapped_files, memory_o
 from paretune.harness.simulator.compiling import CompiledCode
 from paretune.harness.simulator.disk import SimulatedDisk
 from paretune.harness.simulator.dispatch import dispatch
+from paretune.harness.simulator.kernels import ShallowCopies, register_kernels
 from paretune.harness.simulator.machine import Machine
 from paretune.harness.simulator.modules import ModuleTracker
-from paretune.harness.simulator.kernels import ShallowCopies, register_kernels
 from paretune.harness.simulator.registration import activate, register
 from paretune.harness.simulator.replay import Replay
 from paretune.harness.simulator.sheets import GpuSheet, HostSheet, load_gpu, load_host

@@ -32,6 +32,7 @@ class RowResult:
     reason: str | None = None
     is_card_known: bool = True
     case: str = ""
+    unit: float = 1.0
 
     @property
     def error(self) -> float | None:
@@ -41,21 +42,31 @@ class RowResult:
         return self.simulated / self.published - 1.0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for `--format json`."""
-        return asdict(self) | {"error": self.error}
+        """Plain values for `--format json`, `published` and `simulated` in the unit of the table."""
+        shown = {"published": self._as_written(self.published), "simulated": self._as_written(self.simulated)}
+        return asdict(self) | shown | {"error": self.error}
+
+    def _as_written(self, value: float | None) -> float | None:
+        if value is None:
+            return None
+        return 1.0 / value if self.metric == "it_per_s" else value / self.unit
 
 
 def compare(row: PublishedRow, record: Record, *, part: str, case: str, is_card_known: bool) -> RowResult:
     """The row beside the simulated record of its case."""
-    kind, published = _published(row)
+    kind, published, unit = _published(row)
     simulated = _simulated(row, kind, record)
     shared = _shared(row, part)
     if simulated is None:
         return RowResult(
-            **shared, kind=kind, published=published, reason=f"simulated run ended with {record.outcome.value}"
+            **shared,
+            kind=kind,
+            published=published,
+            unit=unit,
+            reason=f"simulated run ended with {record.outcome.value}",
         )
     return RowResult(
-        **shared, kind=kind, published=published, simulated=simulated, is_card_known=is_card_known, case=case
+        **shared, kind=kind, published=published, simulated=simulated, unit=unit, is_card_known=is_card_known, case=case
     )
 
 
@@ -77,12 +88,15 @@ def _shared(row: PublishedRow, part: str) -> dict[str, Any]:
     }
 
 
-def _published(row: PublishedRow) -> tuple[str, float]:
-    if row.metric in ("latency_s", "it_per_s"):
-        divisor = 5.0 if "5 forwards" in row.unit_note else 1.0
-        return "time", 1.0 / row.value if row.metric == "it_per_s" else row.value / divisor
+def _published(row: PublishedRow) -> tuple[str, float, float]:
+    """Kind, value in seconds or bytes, and how many of those the table's unit is."""
+    if row.metric == "it_per_s":
+        return "time", 1.0 / row.value, 1.0
+    if row.metric == "latency_s":
+        unit = 1.0 / 5.0 if "5 forwards" in row.unit_note else 1.0
+        return "time", row.value * unit, unit
     unit = 10**9 if "10^9" in row.unit_note or "/1000" in row.unit_note else 2**30
-    return _kind_of_peak(row), row.value * unit
+    return _kind_of_peak(row), row.value * unit, unit
 
 
 def _kind_of_peak(row: PublishedRow) -> str:

@@ -56,7 +56,8 @@ _WORKLOADS = {
 _DENOISER_ONLY = {"flux.1-dev": "flux-transformer", "sdxl": "sdxl-unet", "wan-2.1-14b": "wan-2.1-14b-transformer"}
 _VAES = {"sd-vae-ft-mse": "sd-vae", "sdxl-vae-fp16-fix": "sdxl-vae"}
 _CARDS = (
-    ("h200", "h200"), ("h100", "h100"), ("h800", "h100"), ("h20", "h20"), ("a100 40", "a100-40gb"), ("a100-pcie-40", "a100-pcie-40gb"),
+    ("h200", "h200"), ("h100", "h100"), ("h800", "h100"), ("h20", "h20"), ("a100 40", "a100-40gb"),
+    ("a100-pcie-40", "a100-pcie-40gb"),
     ("a100", "a100-80gb"), ("a800", "a100-80gb"), ("a10g", "a10g"), ("l40s", "l40s"), ("l20", "l20"), ("4090", "rtx-4090"),
     ("5090", "rtx-5090"), ("3090", "rtx-3090"), ("3080", "rtx-3080"), ("3060", "rtx-3060-12gb"), ("4070", "rtx-4070"),
     ("4060 ti", "rtx-4060-ti-16gb"), ("v100", "v100"), ("t4", "t4"),
@@ -109,7 +110,7 @@ def _refuse(row: PublishedRow) -> None:
         raise CannotExpress("the peak of that table is reached while loading")
     if row.metric == "peak_gb_unspecified" and "not stated" in row.unit_note and "fits" not in row.unit_note:
         raise CannotExpress("neither unit nor kind of the peak is stated")
-    if "whole process" in text or "cold" in text.split("(")[-1] and "first call" in text:
+    if "whole process" in text or ("cold" in text.split("(")[-1] and "first call" in text):
         raise CannotExpress("a cold run with loading inside")
     if "safety checker" in text:
         raise CannotExpress("a safety checker was loaded, which the workload leaves out")
