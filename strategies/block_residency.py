@@ -13,7 +13,7 @@ from paretune.strategies.sizes import SizeError, parse_size
 if TYPE_CHECKING:
     import torch
 
-    from paretune.strategies.mechanics.residency import Grouping
+    from paretune.strategies.mechanics.holdings import Grouping
 
 __all__ = ["BlockResidency"]
 

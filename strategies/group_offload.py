@@ -13,8 +13,8 @@ from paretune.strategies.rules import Excludes, Forbids, Needs
 if TYPE_CHECKING:
     import torch
 
+    from paretune.strategies.mechanics.holdings import Grouping
     from paretune.strategies.mechanics.host_store import HostStore
-    from paretune.strategies.mechanics.residency import Grouping
 
 __all__ = ["GroupOffload"]
 

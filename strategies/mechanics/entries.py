@@ -24,10 +24,40 @@ def watch(residency: Residency, undo: Undo) -> None:
     component = residency.component
     classes: dict[tuple[type, bool], type] = {}
     owners = set(owners_of(component))
-    for module in dict.fromkeys((*owners_of(component), *residency.triggers, component)):
+    hooked = dict.fromkeys((*owners_of(component), *residency.held.by_trigger, component))
+    residency.on_read = _Readers(residency, set(hooked), undo).found
+    for module in hooked:
         _hook(residency, module, undo)
         if module in owners or module is component:
             _reclass(residency, module, classes, undo)
+
+
+class _Readers:
+    """Modules that read the weights of their children: from the next call on, what they read leaves when they return.
+
+    Hooks cost time, so only parents are hooked of which one was seen reading, and with it all others of its class.
+    """
+
+    def __init__(self, residency: Residency, hooked: set[nn.Module], undo: Undo) -> None:
+        self._residency, self._hooked, self._undo = residency, hooked, undo
+        self._parents: dict[nn.Module, list[nn.Module]] = {}
+        for parent in residency.component.modules():
+            for child in parent.children():
+                self._parents.setdefault(child, []).append(parent)
+
+    def found(self, owner: nn.Module) -> None:
+        """A weight of ``owner`` was read outside of its own call."""
+        for parent in self._parents.get(owner, ()):
+            if parent not in self._residency.framed and parent is not self._residency.component:
+                self._follow(type(parent))
+
+    def _follow(self, kind: type[nn.Module]) -> None:
+        for module in self._residency.component.modules():
+            if type(module) is kind and module not in self._residency.framed:
+                self._residency.framed.add(module)
+                if module not in self._hooked:
+                    self._hooked.add(module)
+                    _hook(self._residency, module, self._undo)
 
 
 def _hook(residency: Residency, module: nn.Module, undo: Undo) -> None:

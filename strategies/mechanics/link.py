@@ -34,12 +34,12 @@ class Transit:
 class Link:
     """Copies host bytes to ``device``.
 
-    use_stream: copies run on a stream of their own. The computing stream waits for the copy that it needs, and a copy
-    waits for what was submitted before it, because that may still read the memory it writes; the host never waits.
-    Buffers come from the computing stream's memory, so weights and activations share one pool. record_stream: copies
-    wait for nothing; their buffers come from the copy stream's own memory, and the allocator delays reuse until the
-    computing stream has passed. ring: reusable buffers for what passes through. api: the device's module, torch's own
-    unless given.
+    use_stream: copies run on a stream of their own. The computing stream waits for the copy that it needs; the host
+    never waits. What passes through has memory of the copy stream, and a copy waits for the last computation that read
+    such memory. What stays shares the computing stream's memory with the activations, so its copy waits for all that
+    was submitted before. record_stream: copies wait for nothing, and the allocator delays reuse until the computing
+    stream has passed. ring: reusable buffers for what passes through. api: the device's module, torch's own unless
+    given.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Link:
         self.ring = ring
         self._api = api if api is not None else device_module(device)
         self._stream = self._api.Stream(device=device) if use_stream else None
+        self._released: Any = None
 
     @property
     def is_asynchronous(self) -> bool:
@@ -87,10 +88,12 @@ class Link:
             return Transit(buffer=buffer, small=pieces, arrived=self._mark(self._stream))
 
     def _take_beside(self, num_bytes: int, is_passing: bool) -> torch.Tensor:
-        if self.record_stream:
+        if is_passing or self.record_stream:
             with self._api.stream(self._stream):
                 return self._take(num_bytes, is_passing)
-        return self._take(num_bytes, is_passing)
+        buffer = self._take(num_bytes, is_passing)
+        self._wait(self._mark(self._api.current_stream(self.device)))
+        return buffer
 
     def arrive(self, transit: Transit) -> None:
         """From here on the caller's stream may read the buffer."""
@@ -103,9 +106,10 @@ class Link:
 
     def leave(self, transit: Transit) -> None:
         """The caller's stream reads the buffer no more once it has done what was submitted so far."""
+        if self._stream is not None:
+            self._released = self._mark(self._api.current_stream(self.device))
         if self.ring is not None and self.ring.owns(transit.buffer):
-            last_read = self._mark(self._api.current_stream(self.device)) if self._stream is not None else None
-            self.ring.give(transit.buffer, last_read)
+            self.ring.give(transit.buffer, self._released)
 
     def abandon(self, transit: Transit) -> None:
         """Give back a buffer that nothing has read; its memory is free for computing only after the copy."""
@@ -128,14 +132,11 @@ class Link:
     def _take(self, num_bytes: int, is_passing: bool) -> torch.Tensor:
         if is_passing and self.ring is not None and num_bytes <= self.ring.slot_bytes:
             buffer, last_read = self.ring.take(self.device)
-            if last_read is not None:
-                self._wait(last_read)
-                return buffer
-        else:
-            buffer = torch.empty(num_bytes, dtype=torch.uint8, device=self.device)
-        if self._stream is not None and not self.record_stream:
-            self._wait(self._mark(self._api.current_stream(self.device)))
-        return buffer
+            self._wait(last_read or self._released)
+            return buffer
+        if is_passing and not self.record_stream:
+            self._wait(self._released)
+        return torch.empty(num_bytes, dtype=torch.uint8, device=self.device)
 
     def _copy(
         self, buffer: torch.Tensor, sources: list[tuple[int, torch.Tensor]], small: Sequence[torch.Tensor]
@@ -150,7 +151,7 @@ class Link:
         tensor.record_stream(stream)
 
     def _wait(self, event: Any) -> None:
-        if self._stream is not None:
+        if self._stream is not None and event is not None:
             self._stream.wait_event(event)
 
     def _mark(self, stream: Any) -> Any:

@@ -29,7 +29,7 @@ def place(residency: Residency, undo: Undo) -> dict[str, Any]:
     return {
         "num_groups": len(residency.units),
         "largest_group_bytes": max((unit.num_bytes for unit in residency.units), default=0),
-        "pinned_bytes": residency.store.pinned_bytes,
+        "pinned_bytes": residency.held.store.pinned_bytes,
     }
 
 

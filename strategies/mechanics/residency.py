@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
 
 from paretune.strategies.errors import Unsupported
-from paretune.strategies.mechanics.bundle import Bundle
-from paretune.strategies.mechanics.cells import own_tensors, owners_of
-from paretune.strategies.mechanics.host_store import FoundStore, HostStore
+from paretune.strategies.mechanics.holdings import Grouping, Holdings
+from paretune.strategies.mechanics.host_store import HostStore
 from paretune.strategies.mechanics.link import Link
 from paretune.strategies.mechanics.order import Order
 from paretune.strategies.mechanics.staging import Staging
-from paretune.strategies.mechanics.units import Group, Keep, Unit, units_of
+from paretune.strategies.mechanics.units import Keep, Unit
 
 if TYPE_CHECKING:
     from paretune.strategies.mechanics.turns import Turns
 
-__all__ = ["Grouping", "Residency", "residency_of"]
+__all__ = ["Residency", "residency_of"]
 
 _IN_ORDER = (Keep.CALL, Keep.ALWAYS)
 """Units that come one after another during a call, so that the next one can be foreseen."""
-
-Grouping = Callable[[nn.Module], list[Group]]
 
 _AT_WORK: weakref.WeakKeyDictionary[nn.Module, Residency] = weakref.WeakKeyDictionary()
 
@@ -69,25 +65,26 @@ class Residency:
     ) -> None:
         self.component = component
         self.link = link
-        self.store = store or FoundStore()
-        self.disk = disk
+        self.held = Holdings(component, grouping, store=store, disk=disk)
         self.staging = staging
         self.look_ahead = look_ahead if link.is_asynchronous else 0
         self.lock: Any = threading.RLock()
         self.turns: Turns | None = None
-        self.units: list[Unit] = []
-        self.needs: dict[nn.Module, Unit] = {}
-        self.triggers: set[nn.Module] = set()
-        self._grouping = grouping
-        self._homes: dict[torch.Tensor, torch.device] = {}
+        self.framed: set[nn.Module] = set()
+        self.on_read: Callable[[nn.Module], None] = lambda owner: None
+        self._order = Order(())
         self._frames: list[_Frame] = []
         self._depth = 0
         self._thread: int | None = None
-        self._bundles: list[Bundle] = []
         self._coming: list[Unit] = []
         self._idle: list[Unit] = []
         self._is_stale = False
         self._is_closed = False
+
+    @property
+    def units(self) -> list[Unit]:
+        """The units, in the order of their groups."""
+        return self.held.units
 
     def start(self) -> None:
         """Form the units and bring their weights to the host. Raises ``Unsupported`` before anything is changed."""
@@ -97,53 +94,15 @@ class Residency:
         _AT_WORK[self.component] = self
 
     def _form_units(self) -> None:
-        tensors = [tensor for owner in owners_of(self.component) for tensor in own_tensors(owner)]
-        if any(tensor.is_meta for tensor in tensors):
-            raise Unsupported(f"{type(self.component).__name__} has weights on the meta device. Load them first.")
-        self.units = units_of(self._grouping(self.component))
+        self.held.form()
         self._order = Order([unit for unit in self.units if unit.group.keep in _IN_ORDER])
-        self.needs = {owner: unit for unit in self.units for owner in unit.group.owners}
-        self.triggers = {trigger for unit in self.units for trigger in unit.group.triggers}
-        self._by_trigger: dict[nn.Module, list[Unit]] = {}
-        for unit in self.units:
-            for trigger in unit.group.triggers:
-                self._by_trigger.setdefault(trigger, []).append(unit)
-        self._bundles = self.bundles()
         if self.link.ring is not None:
-            self.link.ring.slot_bytes = max((b.num_bytes for b in self._passing_bundles()), default=0)
-        self._bring_to_host()
-
-    def _bring_to_host(self) -> None:
-        passing = self._passing_bundles()
-        on_disk = {b for unit in self.units if unit.group.on_disk for b in unit.bundles}
-        ordered = list(dict.fromkeys((*passing, *self.bundles())))
-        self._fill(self.store, [b for b in ordered if b not in on_disk], passing)
-        if self.disk is not None and on_disk:
-            self._fill(self.disk, [b for b in ordered if b in on_disk], passing)
-
-    def _fill(self, store: HostStore, bundles: list[Bundle], passing: Collection[Bundle]) -> None:
-        sizes = [b.num_bytes if b in passing or store.pins_resident else 0 for b in bundles]
-        for kept in store.buffers(sizes):
-            for index, flat in kept:
-                self._remember_home(bundles[index])
-                bundles[index].keep_on_host(flat)
-
-    def _remember_home(self, bundle: Bundle) -> None:
-        """Units may be formed anew from tensors that wait on the host; they still go home to where they were found."""
-        for cell in bundle.cells:
-            cell.home = self._homes.setdefault(cell.looks[0].tensor, cell.home)
-
-    def _passing_bundles(self) -> dict[Bundle, None]:
-        return {b: None for unit in self.units if unit.group.keep is not Keep.ALWAYS for b in unit.bundles}
-
-    def bundles(self) -> list[Bundle]:
-        """Every bundle once, in the order of the units that need it first."""
-        return list(dict.fromkeys(bundle for unit in self.units for bundle in unit.bundles))
+            self.link.ring.slot_bytes = self.held.largest_passing_bytes
 
     @property
     def resident_bytes(self) -> int:
         """Bytes of weights on the device or on their way there now."""
-        return sum(bundle.num_bytes for bundle in self.bundles() if bundle.is_on_device)
+        return sum(bundle.num_bytes for bundle in self.held.bundles if bundle.is_on_device)
 
     @property
     def is_active(self) -> bool:
@@ -169,16 +128,16 @@ class Residency:
         self._enter()
         frame = _Frame(module=module)
         self._frames.append(frame)
-        for unit in self._by_trigger.get(module, ()):
+        for unit in self.held.by_trigger.get(module, ()):
             self._acquire(unit, frame)
-        own = self.needs.get(module)
+        own = self.held.needs.get(module)
         if own is not None and own not in frame.held:
             self._acquire(own, frame)
 
     def _holds_already(self, module: nn.Module) -> bool:
-        if module in self.triggers or module is self.component:
+        if module in self.held.by_trigger or module in self.framed or module is self.component:
             return False
-        unit = self.needs.get(module)
+        unit = self.held.needs.get(module)
         return unit is None or unit.num_uses > 0
 
     def end(self, module: nn.Module) -> None:
@@ -192,11 +151,12 @@ class Residency:
 
     def need(self, owner: nn.Module) -> None:
         """A weight of ``owner`` is read inside a call: bring its unit, and hold it for the frame that is open."""
-        unit = self.needs.get(owner)
+        unit = self.held.needs.get(owner)
         if unit is None or (unit.is_shown and unit.num_uses > 0):
             return
         if self._frames:
             self._acquire(unit, self._frames[-1])
+            self.on_read(owner)
         else:
             if self.turns is not None:
                 self.turns.begin(self)
@@ -235,10 +195,7 @@ class Residency:
         self._send_all_home()
         if self.staging is not None:
             self.staging.close()
-        self.store.close()
-        if self.disk is not None:
-            self.disk.close()
-        self.units, self.needs, self._by_trigger = [], {}, {}
+        self.held.close()
 
     def _send_all_home(self) -> None:
         self._frames.clear()
@@ -248,8 +205,7 @@ class Residency:
             unit.send_away(self.link)
         self.link.settle()
         self.link.drain()
-        for bundle in self.bundles():
-            bundle.restore()
+        self.held.restore()
 
     def _enter(self) -> None:
         self.lock.acquire()
@@ -258,7 +214,7 @@ class Residency:
             self._thread = threading.get_ident()
             if self.turns is not None:
                 self.turns.begin(self)
-            if self._is_stale or any(bundle.is_replaced() for bundle in self._bundles):
+            if self._is_stale or self.held.are_replaced:
                 self._reform_units()
 
     def _exit(self) -> None:

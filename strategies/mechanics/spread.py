@@ -13,8 +13,8 @@ _LEAD = 2
 def by_count(sizes_bytes: Sequence[int], num_resident: int, *, even: bool) -> list[int]:
     """Indices of ``num_resident`` blocks, in order.
 
-    Evenly: large blocks come before small ones, because their copies are the hardest to hide and the buffers must hold the
-    largest that is streamed; among blocks of one size those that stay are spread evenly.
+    Evenly: large blocks come before small ones, because their copies are the hardest to hide and the buffers must hold
+    the largest that is streamed; among blocks of one size those that stay are spread evenly.
     """
     if not even:
         return list(range(num_resident))

@@ -194,3 +194,29 @@ def test_a_component_that_another_plan_places_is_refused() -> None:
     model = LoneLayers()
     with Applied("group_offload", model, "cpu"), pytest.raises(Unsupported, match="LoneLayers is placed"):
         Applied("model_offload", model, "cpu")
+
+
+class AsksForDtype(nn.Module):
+    """Reads a child's weight before it calls the child, as T5's feed-forward does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wo = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.wo(x.to(self.wo.weight.dtype))
+
+
+def test_weights_that_parents_read_do_not_pile_up() -> None:
+    model = nn.Sequential(*(AsksForDtype() for _ in range(6)))
+    held: list[int] = []
+    with Applied("group_offload(level=leaf_level)", model, "cpu"), torch.no_grad():
+        placed = residency_of(model)
+        assert placed is not None
+        for layer in model:
+            layer.wo.register_forward_hook(lambda *_: held.append(placed.resident_bytes))
+        for _ in range(2):
+            model(LONE.input())
+    one = max(unit_bytes for unit_bytes in held[-6:])
+    assert held[6:] == [one] * 6
+    assert max(held[:6]) <= 2 * one
