@@ -78,10 +78,21 @@ class Study:
         if workers == 1:
             self._work()
         else:
-            with ThreadPoolExecutor(workers) as pool:
-                for done in [pool.submit(self._work) for _ in range(workers)]:
-                    done.result()
+            self._work_side_by_side(workers)
         return self._result()
+
+    def _work_side_by_side(self, workers: int) -> None:
+        """After an interrupt or an error nobody takes another plan; trials that run are finished and kept."""
+        with ThreadPoolExecutor(workers) as pool:
+            working = [pool.submit(self._work) for _ in range(workers)]
+            try:
+                for done in working:
+                    done.result()
+            except BaseException:
+                with self._changed:
+                    self._stopped = "interrupted"
+                    self._changed.notify_all()
+                raise
 
     def _recorded(self) -> dict[str, Record]:
         """Records of the store that answer plans of this question, by plan."""

@@ -26,12 +26,12 @@ def run(asked: Question, machine: Run, folder: Path, storage: str | None = None)
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_no_plan_runs_twice_and_effort_counts_finished_trials(sampler: str, tmp_path: Path) -> None:
-    asked, machine = question(search={"sampler": sampler}, effort={"max_trials": 12}), Machine()
+    asked, machine = question(search={"sampler": sampler}, effort={"max_trials": 11}), Machine()
     result = run(asked, machine, tmp_path)
-    assert result.num_run == 12 == len(machine.counts)
+    assert result.num_run == 11 == len(machine.counts)
     assert max(machine.counts.values()) == 1
     assert next(iter(machine.counts)) == "resident"
-    assert len(Store(tmp_path).records()) == 12
+    assert len(Store(tmp_path).records()) == 11
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -147,6 +147,22 @@ def test_an_interrupt_keeps_everything_and_resumes(tmp_path: Path) -> None:
     assert len(Store(tmp_path).records()) == 3
     result = run(question(effort={"max_trials": 8}), machine, tmp_path, url)
     assert result.num_run == 8 and max(machine.counts.values()) == 1
+
+
+def test_an_error_in_one_worker_stops_the_others_after_their_trial(tmp_path: Path) -> None:
+    machine = Machine()
+
+    def broken(trial: Trial) -> Record:
+        if trial.plan == "resident":
+            raise OSError("no space left on device")
+        return machine(trial)
+
+    with pytest.raises(OSError, match="no space"):
+        run(question(effort={"max_trials": 100, "workers": 3}), broken, tmp_path)
+    assert sum(machine.counts.values()) < 50
+    result = run(question(effort={"max_trials": 12}), machine, tmp_path)
+    assert "resident" in {record.plan for record in result.records}
+    assert max(machine.counts.values()) == 1
 
 
 def test_an_unknown_sampler_is_named() -> None:
