@@ -17,7 +17,7 @@ GIB = 2**30
         ("NVIDIA GeForce RTX 3090", 23.6, "8.6", "rtx-3090"),
         ("NVIDIA A10G", 22.0, "8.6", "a10g"),
         ("NVIDIA A100-SXM4-80GB", 79.3, "8.0", "a100-80gb"),
-        ("NVIDIA A100-PCIE-40GB", 39.4, "8.0", "a100-40gb"),
+        ("NVIDIA A100-PCIE-40GB", 39.4, "8.0", "a100-pcie-40gb"),
         ("NVIDIA H100 80GB HBM3", 79.1, "9.0", "h100"),
         ("NVIDIA H200", 139.8, "9.0", "h200"),
         ("Tesla T4", 14.6, "7.5", "t4"),
