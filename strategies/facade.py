@@ -17,7 +17,12 @@ __all__ = ["present"]
 def present(obj: Any, undo: Undo, **values: Any) -> None:
     """Make ``obj.<name>`` return the given constants until undone; may be stacked, and must be undone last first."""
     original = type(obj)
-    namespace = {name: property(lambda self, value=value: value) for name, value in values.items()}
-    namespace |= {"__module__": original.__module__, "__qualname__": original.__qualname__, "__slots__": ()}
-    obj.__class__ = type(original)(original.__name__, (original,), namespace)
+    names = {"__module__": original.__module__, "__qualname__": original.__qualname__, "__slots__": ()}
+    members = {name: _constant(value) for name, value in values.items()}
+    metaclass: Any = type(original)
+    obj.__class__ = metaclass(original.__name__, (original,), {**members, **names})
     undo(lambda: setattr(obj, "__class__", original))
+
+
+def _constant(value: Any) -> property:
+    return property(lambda self: value)

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeGuard
 
 from paretune.strategies.base import Strategy
 
@@ -38,12 +39,14 @@ def registry() -> Mapping[str, type[Strategy]]:
             continue
         module = importlib.import_module(f"paretune.strategies.{path.stem}")
         for cls in vars(module).values():
-            if inspect.isclass(cls) and _is_strategy_of(cls, module.__name__):
+            if _is_strategy_of(cls, module.__name__):
                 if cls.name in found:
                     raise ImportError(f"two strategies are named {cls.name!r}: {found[cls.name]} and {cls}.")
                 found[cls.name] = cls
     return MappingProxyType(dict(sorted(found.items())))
 
 
-def _is_strategy_of(cls: type, module_name: str) -> bool:
-    return issubclass(cls, Strategy) and not inspect.isabstract(cls) and cls.__module__ == module_name
+def _is_strategy_of(value: object, module_name: str) -> TypeGuard[type[Strategy]]:
+    if not inspect.isclass(value) or value.__module__ != module_name:
+        return False
+    return issubclass(value, Strategy) and not inspect.isabstract(value)

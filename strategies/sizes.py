@@ -7,7 +7,7 @@ from fractions import Fraction
 
 __all__ = ["SizeError", "format_gib", "format_size", "parse_size"]
 
-_UNITS = {"B": 1} | {
+_UNITS: dict[str, int] = {"B": 1} | {
     prefix + suffix: base ** (power + 1)
     for suffix, base in (("B", 1000), ("iB", 1024))
     for power, prefix in enumerate(("K", "M", "G", "T"))

@@ -148,7 +148,7 @@ def _gpu(
     efficiency = min(reached / dense, 1.0) if dense else start.product_efficiency
     moved = min(bandwidth / start.bandwidth_bytes_per_s, 1.0) if base else start.bandwidth_efficiency
     own_rates = {name: rate / (PLAIN_EFFICIENCY if name == "float32" else efficiency) for name, rate in rates.items()}
-    figures = {name: value for name, value in links.items() if name.startswith("pinned_")}
+    figures: dict[str, Any] = {name: value for name, value in links.items() if name.startswith("pinned_")}
     known = {name: value for name, value in facts.items() if value}
     return dataclasses.replace(
         start,

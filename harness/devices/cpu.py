@@ -125,7 +125,8 @@ class _Tracing(Session):
 
     def settle(self, profiler: profile) -> None:
         """Add up the allocation events of the finished session, phase by phase."""
-        events = profiler.profiler.kineto_results.events()
+        session: Any = profiler.profiler
+        events = session.kineto_results.events()
         self._phases = _peaks_by_phase(events)
         self._counters = {"num_allocations": sum(1 for e in events if e.name() == _MEMORY_EVENT and e.nbytes() > 0)}
 
