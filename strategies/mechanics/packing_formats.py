@@ -173,10 +173,22 @@ def dequantize(
     codes: torch.Tensor, scales: torch.Tensor, offsets: torch.Tensor, name: str, dtype: torch.dtype
 ) -> torch.Tensor:
     """The matrix (rows, columns) in ``dtype`` that codes, scales and offsets stand for; one operator to a profiler."""
-    return FORMATS[name].unpack(codes, scales, offsets).to(dtype)
+    matrix = codes.new_empty((codes.shape[0], _columns(codes, name)), dtype=dtype)
+    step = max(_VALUES_AT_ONCE // max(matrix.shape[1], 1), 1)
+    for start in range(0, matrix.shape[0], step):
+        rows = slice(start, start + step)
+        matrix[rows] = FORMATS[name].unpack(codes[rows], scales[rows], offsets[rows])
+    return matrix
+
+
+_VALUES_AT_ONCE = 1 << 21
+"""So many values are unpacked together: their temporaries in float32 stay within tens of MiB, however large the matrix."""
+
+
+def _columns(codes: torch.Tensor, name: str) -> int:
+    return codes.shape[1] * codes.element_size() * 8 // FORMATS[name].bits
 
 
 @dequantize.register_fake
 def _(codes: torch.Tensor, scales: torch.Tensor, offsets: torch.Tensor, name: str, dtype: torch.dtype) -> torch.Tensor:
-    columns = codes.shape[1] * codes.element_size() * 8 // FORMATS[name].bits
-    return codes.new_empty((codes.shape[0], columns), dtype=dtype)
+    return codes.new_empty((codes.shape[0], _columns(codes, name)), dtype=dtype)

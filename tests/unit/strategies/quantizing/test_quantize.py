@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from paretune.strategies import Applied, InfeasiblePlan, PlanError, Quantize, Unsupported
+from paretune.strategies.mechanics import packing_formats
 from paretune.strategies.mechanics.packing_formats import FORMATS, dequantize
 
 REAL = [name for name, chosen in FORMATS.items() if chosen.pack is not None]
@@ -232,3 +233,12 @@ def test_adapters_of_peft_cannot_merge_into_packed_weights():
     model = peft.inject_adapter_in_model(config, Model()).eval()
     with Applied("quantize", model, "cpu"), pytest.raises(RuntimeError, match="would be lost"):
         model.first.merge()
+
+
+@pytest.mark.parametrize("method", REAL)
+def test_unpacking_in_pieces_is_unpacking_at_once(method, monkeypatch):
+    weight = torch.randn(7, 256, generator=torch.Generator().manual_seed(2))
+    packed = FORMATS[method].pack(weight)
+    whole = dequantize(*packed, method, torch.float32)
+    monkeypatch.setattr(packing_formats, "_VALUES_AT_ONCE", 600)
+    assert torch.equal(dequantize(*packed, method, torch.float32), whole)
