@@ -34,6 +34,9 @@ class Quantize(ComponentStrategy):
     ``engine=bitsandbytes`` does for ``nf4`` and ``bnb_int8``. Undo gives the unrounded weights back, which wait on the
     host. Layers whose rows do not divide into groups, adapters, and what the model declares to need float32 stay wide.
 
+    A device that only predicts charges unpacking as one kernel, which is what the libraries have;
+    ``engine=plain`` submits several on a real one.
+
     Raises ``Unsupported`` when the engine's package or card is missing, or no layer is left.
     """
 

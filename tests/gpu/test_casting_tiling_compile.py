@@ -77,7 +77,7 @@ def decode(model: nn.Module) -> torch.Tensor:
     ("plan", "share", "error"),
     [
         ("layerwise_casting", 0.75, 0.05),
-        ("quantize(method=int8_weight_only)", 0.75, 0.03),
+        ("quantize(method=int8_weight_only)", 0.8, 0.03),
         ("quantize(method=nf4)", 0.75, 0.15),
         ("layerwise_casting + group_offload", 0.5, 0.05),
         ("quantize(method=int8_weight_only) + group_offload(level=leaf_level,use_stream=true)", 0.6, 0.03),
