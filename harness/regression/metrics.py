@@ -72,7 +72,7 @@ def metric_of(name: str, kind: Kind) -> Metric:
     is_before = name.split(".")[1:2] != [] and name.split(".")[1] in RUN_PHASES_EXCLUDE
     is_loose = not is_exact and (last in _NOISY_WHEN_MEASURED or is_before)
     tolerance = 0.0 if is_exact else _LOOSE_TOLERANCE if is_loose else _MEASURED_TOLERANCE
-    may_be_zero = last == "pinned_bytes" or is_before
+    may_be_zero = last == "pinned_bytes" or is_before or (is_exact and last == "peak_host_bytes")
     return Metric(name=name, tolerance=tolerance, is_gating=not is_loose, may_be_zero=may_be_zero)
 
 

@@ -14,6 +14,7 @@ __all__ = ["LEAST_RECORDS", "importances"]
 LEAST_RECORDS = 8
 """Below this many complete plans a forest of trees tells nothing."""
 
+_NUM_TREES = 32
 _OFF = "off"
 
 
@@ -53,7 +54,7 @@ def _fanova(known: list[tuple[dict[str, str], Any]], choices: Mapping[str, list[
             study.add_trial(made)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            evaluator = optuna.importance.FanovaImportanceEvaluator(seed=seed)
+            evaluator = optuna.importance.FanovaImportanceEvaluator(n_trees=_NUM_TREES, seed=seed)
             return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
     finally:
         optuna.logging.set_verbosity(verbosity)

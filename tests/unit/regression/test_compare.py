@@ -205,3 +205,10 @@ def test_how_the_machine_was_is_not_compared():
         before, counters={"num_allocations": 5, "temperature_c": 71, "sm_clock_mhz": 1800, "throttled": ["x"]}
     )
     assert only([before], [after]) == []
+
+
+def test_no_host_memory_in_a_phase_is_a_figure_of_the_simulator():
+    before = changed(record(), phases={"denoise": Phase(peak_allocated_bytes=GIB, peak_host_bytes=0)})
+    assert only([before], [before]) == []
+    empty = changed(record(), phases={"denoise": Phase(peak_allocated_bytes=0, peak_host_bytes=0)})
+    assert exit_status(compare([empty], [empty])) == 3
