@@ -185,7 +185,8 @@ def test_every_cpu_backend_equals_the_untouched_model(make, calls):
     model.eval()
     expected = output_of(model, inputs)
     default = attention_dispatch._AttentionBackendRegistry.get_active_backend()
-    for backend in BACKENDS:
+    # What flex compiles for one denoiser and one masked encoder, it compiles for all.
+    for backend in BACKENDS if make in (flux, t5) else BACKENDS[:3]:
         calls.clear()
         with route(model, backend) as routed:
             output = output_of(model, inputs)
