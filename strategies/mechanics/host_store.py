@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -11,10 +12,13 @@ from pathlib import Path
 import torch
 
 from paretune.strategies.mechanics.cells import aligned
+from paretune.strategies.mechanics.host_limits import lockable_bytes
 from paretune.strategies.mechanics.packing import pack
 
 __all__ = ["DiskStore", "FoundStore", "HostStore", "Kept", "PinnedStore"]
 
+
+_log = logging.getLogger(__name__)
 
 Kept = list[tuple[int, torch.Tensor | None]]
 """Which size a buffer is for, and the buffer (1-D bytes), or ``None`` where the bytes stay in their tensors."""
@@ -57,6 +61,7 @@ class PinnedStore(HostStore):
         self.budget_bytes = budget_bytes
         self.pins_resident = pins_resident
         self._pinned_bytes = 0
+        self._has_warned = False
 
     @property
     def pinned_bytes(self) -> int:
@@ -64,9 +69,11 @@ class PinnedStore(HostStore):
 
     def buffers(self, sizes_bytes: Sequence[int]) -> Iterator[Kept]:
         padded = [aligned(size) for size in sizes_bytes]
+        budget = self._budget()
         yield [(index, None) for index, size in enumerate(sizes_bytes) if size == 0]
         for chunk_bytes, members in pack(padded):
-            if self.budget_bytes is not None and self._pinned_bytes + chunk_bytes > self.budget_bytes:
+            if budget is not None and self._pinned_bytes + chunk_bytes > budget:
+                self._warn_once()
                 yield [(index, None) for index in members]
                 continue
             chunk = torch.empty(chunk_bytes, dtype=torch.uint8, pin_memory=True)
@@ -76,6 +83,15 @@ class PinnedStore(HostStore):
 
     def close(self) -> None:
         self._pinned_bytes = 0
+
+    def _budget(self) -> int | None:
+        """A simulated machine's memory is not this machine's, and limits itself."""
+        return lockable_bytes() if self.budget_bytes is None and _has_real_data() else self.budget_bytes
+
+    def _warn_once(self) -> None:
+        if self.budget_bytes is None and not self._has_warned:
+            self._has_warned = True
+            _log.warning("Too little host memory is free to page-lock all weights; the rest is copied more slowly.")
 
 
 class DiskStore(HostStore):
@@ -117,7 +133,11 @@ def _reserve(handle: int, num_bytes: int) -> None:
 
     A simulated tensor has no bytes to write, so its file stays a name without blocks.
     """
-    if type(torch.empty(1, dtype=torch.uint8)) is torch.Tensor:
+    if _has_real_data():
         os.posix_fallocate(handle, 0, num_bytes)
     else:
         os.ftruncate(handle, num_bytes)
+
+
+def _has_real_data() -> bool:
+    return type(torch.empty(1, dtype=torch.uint8)) is torch.Tensor

@@ -11,6 +11,7 @@ from support.toys import MODULES, WIDTH
 from torch import nn
 
 from paretune.strategies import Applied
+from paretune.strategies.mechanics.host_limits import lockable_bytes
 from paretune.strategies.mechanics.host_store import DiskStore, FoundStore, PinnedStore
 from paretune.strategies.mechanics.residency import residency_of
 
@@ -153,3 +154,15 @@ def test_stores_hand_out_buffers_of_the_sizes_asked_for(tmp_path: Path) -> None:
     store.close()
     store.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_container_limits_what_may_be_locked(tmp_path: Path) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal: 100 kB\nMemAvailable: 64 kB\n")
+    assert lockable_bytes(control_groups=tmp_path / "none", meminfo=meminfo) == 64 * 1024
+    (tmp_path / "memory.max").write_text("50000\n")
+    (tmp_path / "memory.current").write_text("20000\n")
+    assert lockable_bytes(control_groups=tmp_path, meminfo=meminfo) == 30000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert lockable_bytes(control_groups=tmp_path, meminfo=meminfo) == 64 * 1024
+    assert lockable_bytes(control_groups=tmp_path / "none", meminfo=tmp_path / "none") is None
