@@ -57,12 +57,19 @@ class Window:
             for parameter, stored in self.frames.pop():
                 parameter.data = stored
 
+    def close(self) -> None:
+        """Narrow what a call left wide that was cut short without its hook after it (``KeyboardInterrupt``)."""
+        while self.frames:
+            for parameter, stored in self.frames.pop():
+                parameter.data = stored
+
     def copy(self) -> Window:
         """A window over the same parameters, for another module."""
         return Window(storage=self.storage, non_blocking=self.non_blocking, targets=self.targets)
 
     def attach(self, module: nn.Module, undo: Undo) -> None:
         """Widen after all other hooks before a call (an offload brings the weights), narrow before all others after."""
+        undo(self.close)
         undo(module.register_forward_pre_hook(self.enter, with_kwargs=True).remove)
         leave = module.register_forward_hook(self.leave, with_kwargs=True, prepend=True, always_call=True)
         undo(leave.remove)
