@@ -18,7 +18,7 @@ def adopt(tensor: torch.Tensor) -> SimulatedTensor:
     storage = Storage(active_machine(), -1, tensor.untyped_storage().nbytes())
     value = None if tensor.is_meta else tensor.detach()
     return make_tensor(
-        storage, tensor.dtype, tuple(tensor.shape), tensor.stride(), offset=tensor.storage_offset(), value=value
+        storage, tensor.dtype, tuple(tensor.shape), tensor.stride(), offset=int(tensor.storage_offset()), value=value
     )
 
 
@@ -29,7 +29,7 @@ def adopt_module(module: torch.nn.Module) -> None:
         for slots in (child._parameters, child._buffers):
             for name, tensor in slots.items():
                 if tensor is not None and not isinstance(tensor, SimulatedTensor):
-                    slots[name] = _taken(tensor, taken)
+                    slots[name] = _taken(tensor, taken)  # type: ignore[assignment]
 
 
 def _taken(tensor: torch.Tensor, taken: dict[int, SimulatedTensor]) -> SimulatedTensor:

@@ -31,7 +31,7 @@ class CompiledCode:
 
     def __enter__(self) -> CompiledCode:
         self._original = torch.compile
-        torch.compile = _marked  # type: ignore[assignment]
+        torch.compile = _marked
         return self
 
     def __exit__(self, *_: Any) -> None:

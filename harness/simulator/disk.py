@@ -34,7 +34,7 @@ class SimulatedDisk:
         import safetensors.torch
 
         self._originals = (safetensors.torch.save_file, safetensors.torch.load_file)
-        safetensors.torch.save_file = self._save  # type: ignore[assignment]
+        safetensors.torch.save_file = self._save
         safetensors.torch.load_file = self._load
         return self
 
@@ -62,7 +62,8 @@ class SimulatedDisk:
     def _load(self, filename: str | os.PathLike[str], device: Any = "cpu") -> dict[str, torch.Tensor]:
         header = self._files.get(os.path.realpath(filename))
         if header is None:
-            return self._originals[1](filename, device)
+            ordinary: dict[str, torch.Tensor] = self._originals[1](filename, device)
+            return ordinary
         return {name: self._read(*described, named_index(self._machine, device)) for name, described in header.items()}
 
     def _read(self, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...], index: int) -> torch.Tensor:

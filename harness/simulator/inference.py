@@ -115,7 +115,7 @@ def _output(result: torch.Tensor, metas: list[torch.Tensor], tensors: list[torch
         dtype=result.dtype,
         size=size,
         stride=stride,
-        offset=result.storage_offset(),
+        offset=int(result.storage_offset()),
         nbytes=extent_bytes(size, stride, result.element_size()),
         numel=result.numel(),
         signature=signature_of(result.dtype, size, stride, where),

@@ -28,7 +28,7 @@ def register_kernels() -> None:
     """
     if _libraries:
         return
-    library = torch.library.Library("aten", "IMPL")
+    library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     library.impl("empty_strided", _empty_strided, "PrivateUse1")
     library.impl("_copy_from", _copy_from, "PrivateUse1")
     library.impl("scaled_dot_product_attention", sdpa_kernel, "AutogradPrivateUse1")
@@ -42,7 +42,7 @@ class ShallowCopies:
 
     def __enter__(self) -> ShallowCopies:
         self._original = torch._has_compatible_shallow_copy_type
-        torch._has_compatible_shallow_copy_type = self._are_compatible
+        torch._has_compatible_shallow_copy_type = self._are_compatible  # type: ignore[assignment]
         return self
 
     def __exit__(self, *_: Any) -> None:

@@ -28,7 +28,7 @@ def _lift(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
 def _alias(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`detach` and `alias`: the same memory under a new tensor."""
     base = adopt(args[0])
-    size, stride, offset = tuple(base.shape), base.stride(), base.storage_offset()
+    size, stride, offset = tuple(base.shape), base.stride(), int(base.storage_offset())
     return make_tensor(
         base.sim_storage, base.dtype, size, stride, offset=offset, signature=base.sim_signature, value=base.sim_value
     )
@@ -38,7 +38,7 @@ def _as_strided(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict
     base = adopt(args[0])
     size, stride = tuple(args[1]), tuple(args[2])
     asked = args[3] if len(args) > 3 else kwargs.get("storage_offset")
-    offset = base.storage_offset() if asked is None else asked
+    offset = int(base.storage_offset()) if asked is None else int(asked)
     needed = extent_bytes(size, stride, base.element_size()) + offset * base.element_size()
     if needed > base.sim_storage.nbytes:
         raise RuntimeError(

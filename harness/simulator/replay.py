@@ -198,7 +198,7 @@ def _describe(leaves: list[Any], args: Any, kwargs: Any) -> tuple[list[Any] | No
                 leaf.dtype,
                 size,
                 stride,
-                leaf.storage_offset(),
+                int(leaf.storage_offset()),
             )
         )
     return made, sum(counted.values())

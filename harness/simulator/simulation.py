@@ -24,7 +24,7 @@ _OWNERS = (attention, copies, mapped_files, memory_operators, values)
 """Modules that fill the table of special operators when they are imported."""
 
 
-class _Dispatch(TorchDispatchMode):
+class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Catches factories and ordinary tensors; simulated tensors catch the rest themselves."""
 
 
@@ -69,7 +69,7 @@ class Simulation:
             CompiledCode(),
             SimulatedDisk(self.machine),
             self.replay,
-            _Dispatch(),
+            _Dispatch(),  # type: ignore[no-untyped-call]
         ]
         for mode in self._modes:
             mode.__enter__()

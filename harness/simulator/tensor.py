@@ -10,10 +10,10 @@ from paretune.harness.simulator.storage import Storage, StorageView
 
 __all__ = ["SimulatedTensor", "extent_bytes", "make_tensor", "own", "signature_of"]
 
-_make = torch.Tensor._make_wrapper_subclass  # type: ignore[attr-defined]
+_make = torch.Tensor._make_wrapper_subclass
 _set_data = torch._C.TensorBase.data.__set__  # type: ignore[attr-defined]
 _inference = torch.is_inference_mode_enabled
-_SHARED_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)  # type: ignore[call-arg]
+_SHARED_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 """Every simulated tensor also carries the CPU's dispatch key, whatever device it claims: PyTorch then allows
 `parameter.data = other` between them, which every offload hook relies on. The Python key is served first."""
 
@@ -32,20 +32,20 @@ class SimulatedTensor(torch.Tensor):
     sim_signature: int
     sim_owner: tuple[str, str]
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @staticmethod
-    def __new__(cls: Any, data: torch.Tensor, requires_grad: bool = False, **_: Any) -> Any:  # type: ignore[misc]
+    def __new__(cls: Any, data: torch.Tensor, requires_grad: bool = False, **_: Any) -> Any:
         """`type(parameter)(value, requires_grad=...)`: how accelerate makes a parameter of the same class as another."""
         return torch.nn.Parameter(data.detach(), requires_grad)
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         from paretune.harness.simulator.dispatch import dispatch
 
         return dispatch(func, args, kwargs or {})
 
-    @property  # type: ignore[override]
+    @property
     def data(self) -> torch.Tensor:
         """An alias without history, as for every tensor."""
         return _alias(self)
@@ -77,7 +77,7 @@ class SimulatedTensor(torch.Tensor):
     def data_ptr(self) -> int:
         """A stand-in address, unique among live tensors; zero for an empty tensor."""
         base = self.sim_storage.address()
-        return base + self.storage_offset() * self.element_size() if base else 0
+        return base + int(self.storage_offset()) * self.element_size() if base else 0
 
     def is_pinned(self, device: Any = None) -> bool:
         """Whether the memory is page-locked host memory."""
@@ -97,14 +97,14 @@ class SimulatedTensor(torch.Tensor):
 
     def numpy(self, *, force: bool = False) -> Any:
         """The values, where the simulation has them."""
-        return self._values("numpy").numpy(force=force)
+        return self._known_values("numpy").numpy(force=force)
 
     def __array__(self, dtype: Any = None) -> Any:
-        return self._values("numpy").__array__(dtype)
+        return self._known_values("numpy").numpy().astype(dtype)
 
     def tolist(self) -> Any:
         """The values, where the simulation has them; waits for the device as a real one would."""
-        values = self._values("tolist")
+        values = self._known_values("tolist")
         if self.sim_storage.index >= 0:
             self.sim_storage.machine.cards[self.sim_storage.index].synchronize()
         return values.tolist()
@@ -128,7 +128,7 @@ class SimulatedTensor(torch.Tensor):
             f"a simulated tensor {tuple(self.shape)} has no data and cannot be saved or sent to another process"
         )
 
-    def _values(self, operator: str) -> torch.Tensor:
+    def _known_values(self, operator: str) -> torch.Tensor:
         from paretune.harness.simulator.errors import require_value
 
         return require_value(self, operator)
@@ -156,7 +156,7 @@ def make_tensor(
     """A tensor over a storage; sizes and strides in elements."""
     device = _DEVICES[storage.index]
     if _inference():
-        with torch._C._InferenceMode(False):  # type: ignore[attr-defined]
+        with torch._C._InferenceMode(False):
             made = _make(
                 SimulatedTensor, size, stride, offset, dtype=dtype, device=device, _extra_dispatch_keys=_SHARED_KEYS
             )
@@ -167,7 +167,7 @@ def make_tensor(
     made.sim_storage = storage
     made.sim_value = value
     made.sim_signature = signature_of(dtype, size, stride, storage.index) if signature is None else signature
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def own(tensor: torch.Tensor, component: str, kind: str) -> None:
@@ -202,7 +202,7 @@ def _alias(tensor: SimulatedTensor) -> SimulatedTensor:
         tensor.dtype,
         tuple(tensor.shape),
         tensor.stride(),
-        offset=tensor.storage_offset(),
+        offset=int(tensor.storage_offset()),
         signature=tensor.sim_signature,
         value=tensor.sim_value,
     )

@@ -78,7 +78,8 @@ def _on_engine(card: SimulatedCard, engine: str, transfer_s: float) -> float:
     machine, stream = card.machine, card.current
     host = machine.host
     machine.host_s += host.copy_call_s
-    start = max(stream.ready_s, machine.host_s, getattr(card, engine))
+    free_s: float = getattr(card, engine)
+    start = max(stream.ready_s, machine.host_s, free_s)
     seconds = host.copy_latency_s + transfer_s
     end = start + seconds
     setattr(card, engine, end)
