@@ -83,7 +83,7 @@ def measure_simulated(peer: Peer, workload: Any, *, gpu: str, memory_bytes: int)
     """The second call's figures, when what is loaded once is loaded."""
     import torch
 
-    from paretune.harness.simulator import Simulation
+    from paretune.harness.simulator.simulation import Simulation
 
     with Simulation(gpu, memory_bytes=memory_bytes) as simulation, torch.no_grad():
         pipeline, device, machine = workload.load(), torch.device("sim", 0), simulation.machine
