@@ -15,6 +15,8 @@ __all__ = ["learn", "relative_uncertainty", "strategy_kind", "uncertainty_file"]
 MIN_ROWS = 5
 """A kind of strategy with fewer rows takes the figure of all rows together."""
 COVERAGE = 0.9
+PAGEABLE_LATENCY = 0.6
+"""Pageable copies run at the host's rate, and published machines imply from 2 to 16 GB/s: wide until a host is calibrated."""
 _METRICS = {
     "allocated": "peak_allocated_bytes",
     "reserved": "peak_reserved_bytes",
@@ -60,7 +62,10 @@ def strategy_kind(text: str) -> str:
 
 def relative_uncertainty(kind: str) -> dict[str, float]:
     """Relative uncertainty by metric for one kind of strategy; empty when nothing was learnt."""
-    return {metric: kinds.get(kind, kinds["all"]) for metric, kinds in _learnt().items()}
+    found = {metric: kinds.get(kind, kinds["all"]) for metric, kinds in _learnt().items()}
+    if kind == "pageable" and "latency_s" in found:
+        found["latency_s"] = max(found["latency_s"], PAGEABLE_LATENCY)
+    return found
 
 
 @cache
