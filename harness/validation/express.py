@@ -114,6 +114,8 @@ def _refuse(row: PublishedRow) -> None:
         raise CannotExpress("a cold run with loading inside")
     if "safety checker" in text:
         raise CannotExpress("a safety checker was loaded, which the workload leaves out")
+    if row.metric == "latency_s" and config.get("offload", "").startswith(("group(see gist)", "group+disk")):
+        raise CannotExpress("the parameters of the group offload are not stated, and its time depends on them")
     if config.get("compile", "").startswith("nexfort"):
         raise CannotExpress("a closed compiler")
     if "vanilla" in config.get("attention", ""):
