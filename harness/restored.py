@@ -17,19 +17,22 @@ Look = Mapping[str, tuple[Any, ...]]
 
 
 def look(model: Any) -> Look:
-    """Class, hooks, own attributes, and placement, type and strides of every tensor, by path; no values."""
-    seen: dict[str, tuple[Any, ...]] = {"": (type(model), *sorted(_own_names(model)))}
+    """Class, our hooks, and placement, type and strides of every tensor, by path; no values.
+
+    What a pipeline or a library leaves behind by itself when it is called (attributes, hooks of its own) is not a plan's.
+    """
+    seen: dict[str, tuple[Any, ...]] = {"": (type(model),)}
     for part_name, part in Parts.of(model).modules.items():
         for path, module in part.named_modules(prefix=part_name):
-            hooks = tuple(len(getattr(module, name)) for name in _HOOKS)
-            seen[path] = (type(module), hooks, "forward" in vars(module), module.training)
+            seen[path] = (type(module), _our_hooks(module), "forward" in vars(module), module.training)
             for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
                 seen[f"{path}.{name}"] = _describe(tensor)
     return seen
 
 
-def _own_names(model: Any) -> list[str]:
-    return [name for name in vars(model) if not name.startswith("_modules")] if hasattr(model, "__dict__") else []
+def _our_hooks(module: torch.nn.Module) -> int:
+    hooks = [hook for kind in _HOOKS for hook in getattr(module, kind).values()]
+    return sum(1 for hook in hooks if str(getattr(hook, "__module__", "")).startswith("paretune."))
 
 
 def _describe(tensor: torch.Tensor | None) -> tuple[Any, ...]:
