@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+
 from paretune.harness.calibration.refine import refine
 from paretune.harness.calibration.run import Sizes, calibrate, nearest_sheet
 from paretune.harness.records import Kind, Outcome, Phase, Record

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from paretune.harness.devices import device_named
 from paretune.harness.devices.ballast import Ballast
 from paretune.harness.devices.names import DeviceError, resolve_auto

@@ -1,6 +1,7 @@
 """What a plan leaves behind is told; what a model does to itself when it is called is not held against the plan."""
 
 import torch
+
 from paretune.harness.restored import differences, look
 
 
