@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from paretune.harness.simulator.storage import Storage, StorageView
 
@@ -97,10 +98,11 @@ class SimulatedTensor(torch.Tensor):
 
     def numpy(self, *, force: bool = False) -> Any:
         """The values, where the simulation has them."""
-        return self._known_values("numpy").numpy(force=force)
+        with _disable_current_modes():  # the conversion detaches, and a simulated detachment has no address
+            return self._known_values("numpy").numpy(force=force)
 
     def __array__(self, dtype: Any = None) -> Any:
-        return self._known_values("numpy").numpy().astype(dtype)
+        return self.numpy().astype(dtype)
 
     def tolist(self) -> Any:
         """The values, where the simulation has them; waits for the device as a real one would."""
