@@ -87,7 +87,7 @@ class Replay:
         follows_itself, self._last = family == self._last, family
         if signature is None or (torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters())):
             return self._run(module, args, kwargs)[0]
-        key = (id(module), module.training, signature)
+        key = (id(module), type(module), module.training, signature)
         known = self._known.get(key)
         if known is not None and known.is_steady and follows_itself:
             self.num_replayed += 1

@@ -216,7 +216,10 @@ def _route_calls(module: nn.Module, device: torch.device, outside: torch.device,
 def _route_component(
     component: nn.Module, device: torch.device, outside: torch.device, around: Calls, undo: Undo
 ) -> None:
-    """As ``_route_calls``, for the component's public methods too; it says that it is where its callers are."""
+    """As ``_route_calls``, for the component's public methods too, where they are called from outside of it.
+
+    To its callers the component says that it is where they are, to its own code where it really is.
+    """
     inside = Calls()
     _route_calls(component, device, outside, undo)
     inside.follow(component, undo)
@@ -226,6 +229,8 @@ def _route_component(
     def routed(method: Any) -> Any:
         @functools.wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
+            if inside.depth:
+                return method(*args, **kwargs)
             own, *rest = args
             with inside.entry():
                 result = method(own, *to_device(rest, device), **to_device(kwargs, device))
@@ -234,9 +239,9 @@ def _route_component(
         return call
 
     members = {name: routed(method) for name, method in public_methods(original, beyond=nn.Module)}
+    members["device"] = property(lambda self: device if inside.depth else outside)
     component.__class__ = subclass_of(original, members)
     undo(lambda: setattr(component, "__class__", original))
-    present(component, undo, device=outside)
 
 
 def _bracket(root: Any, around: Calls, undo: Undo) -> None:
