@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["build", "format_strategy", "format_value", "split_outside", "strategy_from_text", "value_from_text"]
 
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-/]*\Z")
-_RESERVED = {"true", "false", "null"}
+_BARE = re.compile(r"[A-Za-z0-9_.\-/*]+")
+"""Texts that need no quotes, unless they would be read as something else (``true``, ``12``, ``NaN``)."""
 _OPEN, _CLOSE = "([{", ")]}"
 
 
@@ -53,7 +53,7 @@ def format_value(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str) and _WORD.match(value) and value not in _RESERVED:
+    if isinstance(value, str) and _BARE.fullmatch(value) and value_from_text(value) == value:
         return value
     if isinstance(value, tuple):
         return "[" + ",".join(map(format_value, value)) + "]"
@@ -72,7 +72,7 @@ def value_from_text(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         pass
-    if re.fullmatch(r"[A-Za-z0-9_.\-/*]+", text):
+    if _BARE.fullmatch(text):
         return text
     raise PlanError(f'{text!r} is not a value. Write true, null, a number, a word, a "quoted string", a [list].')
 
