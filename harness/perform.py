@@ -87,14 +87,18 @@ class _Pass:
 
     def over(self, trial: Trial, *, memory: bool) -> None:
         """Measure; phases are kept also when it fails half way, and read again once the session has settled."""
-        seen = self.seen
-        with self.device.session(memory=memory, device_memory_bytes=trial.device_memory_bytes) as session:
-            try:
-                _inside(trial, self.device, self.workload, seen, _Watching(session, self.progress, seen))
-            finally:
-                _merge(seen, session.phases())
-        _merge(seen, session.phases())
-        seen.fields["counters"] = {**seen.fields.get("counters", {}), **session.counters()}
+        seen, opened = self.seen, None
+        try:
+            with self.device.session(memory=memory, device_memory_bytes=trial.device_memory_bytes) as session:
+                opened = session
+                try:
+                    _inside(trial, self.device, self.workload, seen, _Watching(session, self.progress, seen))
+                finally:
+                    _merge(seen, session.phases())
+        finally:
+            if opened is not None:
+                _merge(seen, opened.phases())
+                seen.fields["counters"] = {**seen.fields.get("counters", {}), **opened.counters()}
 
 
 class _Watching:

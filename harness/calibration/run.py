@@ -97,7 +97,7 @@ def nearest_sheet(label: str) -> GpuSheet | None:
 
 
 def _words(label: str) -> frozenset[str]:
-    known = {"nvidia", "geforce", "tesla", "gpu"}
+    known = {"nvidia", "geforce", "tesla", "gpu", "simulated"}
     return frozenset(word for word in re.findall(r"[a-z0-9]+", label.lower()) if word not in known)
 
 

@@ -57,14 +57,21 @@ class CpuDevice(Device):
         """``device_memory_bytes`` means nothing here: host memory is bounded by the machine."""
         if not memory:
             timing = _Timing()
-            yield timing
-            timing.close()
+            try:
+                yield timing
+            finally:
+                timing.close()
             return
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
-            tracing = _Tracing()
-            yield tracing
-            tracing.close()
-        tracing.settle(profiler)
+        tracing = _Tracing()
+        profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True)
+        try:
+            with profiler:
+                try:
+                    yield tracing
+                finally:
+                    tracing.close()
+        finally:
+            tracing.settle(profiler)
 
 
 class _Timing(Session):

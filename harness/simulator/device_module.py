@@ -12,12 +12,12 @@ from paretune.harness.simulator.streams import Event, Stream
 
 __all__ = [
     "Event", "OutOfMemoryError", "Stream", "StreamContext", "current_device", "current_stream", "default_stream", "device",
-    "device_count", "empty_cache", "get_device_capability", "get_device_name",
+    "device_count", "empty_cache", "get_amp_supported_dtype", "get_device_capability", "get_device_name",
     "get_device_properties", "get_rng_state", "get_rng_state_all", "host_memory_stats", "initial_seed", "init", "ipc_collect",
     "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated",
     "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats",
     "reset_accumulated_memory_stats", "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_rng_state",
-    "set_rng_state_all", "stream", "synchronize",
+    "set_rng_state_all", "set_stream", "stream", "synchronize",
 ]  # fmt: skip
 
 OutOfMemoryError = torch.OutOfMemoryError

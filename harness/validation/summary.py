@@ -10,7 +10,7 @@ from typing import Any
 
 from paretune.harness.validation.compare import RowResult
 
-__all__ = ["Errors", "Report", "errors_of", "kendall_tau", "ratios", "summarise"]
+__all__ = ["Errors", "Report", "errors_of", "kendall_tau", "ratios", "summarise", "vars_of"]
 
 
 @dataclass(frozen=True, kw_only=True)

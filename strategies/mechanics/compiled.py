@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -132,6 +133,7 @@ class CompileFacts(Mapping[str, Any]):
         from torch._dynamo.utils import counters
 
         self._regions, self._counters = num_regions, counters
+        self._began_us = time.time_ns() // 1000
         self._before = self._counts()
         self._final: dict[str, Any] | None = None
         undo(self._freeze)
@@ -143,9 +145,13 @@ class CompileFacts(Mapping[str, Any]):
         return {
             "num_graphs": stats["unique_graphs"],
             "num_graph_breaks": sum(breaks.values()),
-            "num_recompiles": sum(bool(metrics.recompile_reason) for metrics in get_compilation_metrics()),
+            # The list keeps only the newest compilations of the process, so its length says nothing.
+            "num_recompiles": sum(map(self._is_recompilation, get_compilation_metrics())),
             "compile_s": sum(compilation_time_metrics.get("_compile.compile_inner", ())),
         }
+
+    def _is_recompilation(self, metrics: Any) -> bool:
+        return bool(metrics.recompile_reason) and (metrics.start_time_us or 0) >= self._began_us
 
     def _now(self) -> dict[str, Any]:
         if self._final is not None:

@@ -28,10 +28,10 @@ def judged(head: Side, num_pairs: int = 4):
 
 
 def test_a_slower_path_is_found_and_confirmed():
-    judgement = judged(side(thousands=280))
+    judgement = judged(side(thousands=600))  # three times the work: no noise of a shared machine hides that
     assert judgement.verdict is Verdict.SLOW
     assert judgement.num_pairs == 8
-    assert judgement.interval.low < 1.4 < judgement.interval.high
+    assert 1.1 < judgement.interval.low < judgement.interval.high
 
 
 def test_equal_code_raises_no_alarm():

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from paretune.harness import outputs, restored
 from paretune.harness.fidelity import compare
 from paretune.harness.workloads import workload_named, workload_names
