@@ -13,13 +13,10 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 
 
-def test_every_command_it_names_exists_and_every_command_is_named():
-    named = set(re.findall(r"`(?:paretune )?([a-z]+)(?: [A-Z][^`]*| --[^`]*)?`", README)) | set(
-        re.findall(r"paretune ([a-z]+)", README)
-    )
-    table = README[README.index("## What the commands do") : README.index("## How to read")]
-    assert set(COMMANDS) - {"worker", "bench", "demo"} <= {word for word in re.findall(r"[a-z]+", table)}
-    assert {"recommend", "list"} <= named & set(COMMANDS)
+def test_every_command_is_in_its_table_or_its_code():
+    told = set(re.findall(r"[a-z]+", README[README.index("## What the commands do") : README.index("## How to read")]))
+    assert set(COMMANDS) - {"worker", "bench", "demo"} <= told
+    assert set(re.findall(r"paretune ([a-z]+) ", README)) <= set(COMMANDS) | {"implements", "is", "measures"}
 
 
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", README, re.DOTALL))
