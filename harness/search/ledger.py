@@ -53,7 +53,7 @@ class Ledger:
 
     def enqueue(self, plan: str) -> None:
         """Run this plan next."""
-        self.study.enqueue_trial(self._encoding.params(plan))
+        patiently(self.study.enqueue_trial, self._encoding.params(plan))
 
     def tell(self, trial: Any, plan: str, record: Record, *, is_new: bool) -> None:
         """Close a trial with what its plan's record says; a failure is a finished trial with constraints above zero.
@@ -190,7 +190,8 @@ class Ledger:
 
         ``found``: records by plan. Returns how many were closed.
         """
-        running = self.study.get_trials(deepcopy=False, states=(self._optuna.trial.TrialState.RUNNING,))
+        state = self._optuna.trial.TrialState.RUNNING
+        running = patiently(lambda: self.study.get_trials(deepcopy=False, states=(state,)))
         stale = [trial for trial in running if _is_dead(trial.user_attrs.get("claim"))]
         for frozen in stale:
             trial = self._optuna.trial.Trial(self.study, frozen._trial_id)
@@ -200,7 +201,8 @@ class Ledger:
                 continue
             self.drop(trial)
             if plan is not None and not frozen.user_attrs.get("second_try"):
-                self.study.enqueue_trial(self._encoding.params(plan), user_attrs={"second_try": True})
+                again = self._encoding.params(plan)
+                patiently(lambda again=again: self.study.enqueue_trial(again, user_attrs={"second_try": True}))
         return len(stale)
 
     def _finished(self) -> list[Any]:
@@ -214,7 +216,7 @@ class Ledger:
     def _close(self, trial: Any, value: float, broken: Mapping[str, float], attributes: Mapping[str, Any]) -> None:
         """Constraints once each, attributes, value. A result that comes after the trial was given up stops nobody."""
         try:
-            already = trial.constraints
+            already = patiently(lambda: trial.constraints)
             for name, amount in broken.items():
                 if name not in already:
                     patiently(trial.set_constraint, name, amount)

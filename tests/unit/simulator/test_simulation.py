@@ -148,8 +148,8 @@ def test_peaks_by_phase_and_who_reached_them(sim: Running) -> None:
 
 def test_the_device_module_has_the_names_of_cuda() -> None:
     module = torch.get_device_module("sim")
-    missing = [name for name in module.__all__ if not hasattr(torch.cuda, name)]
-    assert missing == []
+    missing = {name for name in module.__all__ if not hasattr(torch.cuda, name)}
+    assert missing == {"get_amp_supported_dtype"}  # autocast asks it of every backend registered from Python
     assert not module.is_available()
     with Simulation("t4"):
         assert module.is_available()
