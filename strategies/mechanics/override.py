@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paretune.strategies.base import Undo
+from paretune.strategies.facade import one_off
 
 __all__ = ["Specialised"]
 
@@ -24,8 +25,6 @@ class Specialised:
         """Give ``obj`` these members until undone; the first call for a class decides the members for that class."""
         original = type(obj)
         if original not in self._made:
-            names = {"__module__": original.__module__, "__qualname__": original.__qualname__, "__slots__": ()}
-            metaclass: Any = type(original)
-            self._made[original] = metaclass(original.__name__, (original,), {**members, **names})
+            self._made[original] = one_off(original, members)
         obj.__class__ = self._made[original]
         self._undo(lambda: setattr(obj, "__class__", original))
