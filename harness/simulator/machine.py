@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from typing import Any
 
 import torch
@@ -33,6 +33,7 @@ class SimulatedCard:
         self.allocator = CachingAllocator(limit_bytes=limit, expandable_segments=expandable_segments)
         self.ledger = Ledger(machine)
         self.compute_free_s = self.h2d_free_s = self.d2h_free_s = 0.0
+        self.arrivals: deque[tuple[float, float]] = deque()
         self._streams: list[Stream] = []
         self._deferred: list[tuple[float, Allocation]] = []
         self.current = self.default = Stream(_card=self)

@@ -71,6 +71,7 @@ def copy_between_cards(source: SimulatedCard, target: SimulatedCard, size_bytes:
     seconds = machine.host.copy_latency_s + size_bytes / source.sheet.peer_bytes_per_s
     end = start + seconds
     source.current.ready_s = target.current.ready_s = source.d2h_free_s = target.h2d_free_s = end
+    _remember_arrival(target, start, end)
     machine.traffic.copy_s += seconds
 
 
@@ -83,6 +84,8 @@ def _on_engine(card: SimulatedCard, engine: str, transfer_s: float) -> float:
     seconds = host.copy_latency_s + transfer_s
     end = start + seconds
     setattr(card, engine, end)
+    if engine == "h2d_free_s":
+        _remember_arrival(card, start, end)
     stream.ready_s = end
     traffic = machine.traffic
     traffic.num_copies += 1
@@ -91,7 +94,17 @@ def _on_engine(card: SimulatedCard, engine: str, transfer_s: float) -> float:
     return end
 
 
+def _remember_arrival(card: SimulatedCard, start: float, end: float) -> None:
+    """Keep when the engine towards the device worked, as far as computing has not passed that time yet."""
+    arrivals = card.arrivals
+    while arrivals and arrivals[0][1] <= card.compute_free_s:
+        arrivals.popleft()
+    arrivals.append((start, end))
+
+
 def _count_stall(card: SimulatedCard, idle_since: float, start: float) -> None:
-    """Computing waited; count the part of the wait in which the engine towards the device had work."""
+    """Computing waited; count the part of the wait in which the engine towards the device worked."""
     machine = card.machine
-    machine.traffic.stall_s += max(min(start, card.h2d_free_s) - max(idle_since, machine.call_began_s), 0.0)
+    since = max(idle_since, machine.call_began_s)
+    waits = (min(start, end) - max(since, began) for began, end in card.arrivals)
+    machine.traffic.stall_s += sum(wait for wait in waits if wait > 0)

@@ -75,6 +75,41 @@ def test_one_large_copy_is_cheaper_than_many_small_ones(sim: Running) -> None:
     assert many > 5 * one
 
 
+def test_a_card_that_is_idle_for_other_reasons_does_not_stall_on_copies() -> None:
+    with Simulation("rtx-4090", num_devices=2) as sim, torch.no_grad():
+        first, second = (torch.empty(8192, 8192, dtype=torch.bfloat16, device=f"sim:{index}") for index in range(2))
+        first @ first
+        second @ second
+        torch.sim.synchronize(0)
+        torch.sim.synchronize(1)
+        sim.machine.start_call()
+        for _ in range(20):
+            answer = first @ first
+        second @ answer.to("sim:1")
+        traffic = sim.machine.traffic
+        assert 0 < traffic.stall_s <= traffic.copy_s < 0.5 * traffic.kernel_s
+
+
+def test_only_what_computing_waits_for_is_a_stall(sim: Running) -> None:
+    a = torch.empty(8192, 8192, dtype=torch.bfloat16, device="sim")
+    weights = torch.empty(1 << 28, dtype=torch.bfloat16).pin_memory()
+    stream = torch.sim.Stream()
+
+    def stalled(*, is_hidden: bool) -> float:
+        torch.sim.synchronize()
+        sim.machine.start_call()
+        with torch.sim.stream(stream):
+            weights.to("sim", non_blocking=True)
+        for _ in range(10 if is_hidden else 1):
+            a @ a
+        torch.sim.current_stream().wait_stream(stream)
+        a @ a
+        return sim.machine.traffic.stall_s
+
+    copy_s = elapsed_s(sim, lambda: weights.to("sim", non_blocking=True))
+    assert stalled(is_hidden=True) < 0.01 * copy_s < 0.3 * copy_s < stalled(is_hidden=False) < copy_s
+
+
 def test_events_order_streams_and_measure(sim: Running) -> None:
     a = torch.empty(8192, 8192, dtype=torch.bfloat16, device="sim")
     stream = torch.sim.Stream()
