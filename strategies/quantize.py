@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from paretune.strategies.base import ComponentStrategy, Facts, Undo, tunable
 from paretune.strategies.errors import PlanError, Unsupported
 from paretune.strategies.facade import present
+from paretune.strategies.lazy import torch
 from paretune.strategies.rules import Before, Excludes, Forbids
 
 if TYPE_CHECKING:
-    import torch
+    from pathlib import Path
+
     from torch import nn
 
     from paretune.strategies.mechanics.selection import Selection
@@ -94,20 +96,51 @@ class Quantize(ComponentStrategy):
                 ) from error
 
     def apply(self, model: torch.nn.Module, device: torch.device, undo: Undo) -> Facts:
-        from paretune.strategies.mechanics import quantized
-        from paretune.strategies.mechanics.casting import guard
+        from paretune.strategies.mechanics.quantized import num_bytes
 
-        has_data = device.type not in ("sim", "meta")
-        pack = self._engine(device) if has_data else None
+        pack, chosen = self._packing(device, undo), self._choose(model)
+        layers: dict[str, Any] = dict(chosen.layers)
+        dtypes, before = {m: m.dtype for m in _with_dtype(model)}, num_bytes(layers)
+        pack(layers)
+        return self._finish(model, chosen, dtypes, before, undo)
+
+    def load(
+        self,
+        model: torch.nn.Module,
+        folder: str | Path,
+        *,
+        device: torch.device | str = "cpu",
+        variant: str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Facts:
+        """Fill ``model`` (best built on meta) from a checkpoint in shards, each weight packed as it is read.
+
+        Device and host hold the packed model and one wide tensor at most: the wide weights stay in the files, so this
+        is for good. dtype: what floating tensors become, or compute in; as stored unless said.
+
+        Raises ``Unsupported`` as ``apply`` does, and ``CheckpointError`` as ``load_sharded`` does.
+        """
+        from paretune.strategies.mechanics.checkpoint import load_sharded
+        from paretune.strategies.mechanics.quantized import Taker
+
+        place = torch.device(device)
         chosen = self._choose(model)
         layers: dict[str, Any] = dict(chosen.layers)
-        dtypes = {m: m.dtype for m in model.modules() if hasattr(type(m), "dtype")}
-        before = quantized.num_bytes(layers)
-        if pack is None:
-            quantized.pack_layers(layers, self.method, has_data=has_data, undo=undo)
+        taker = Taker(layers=layers, pack=self._packing(place, _for_good), device=place, dtype=dtype)
+        load_sharded(model, folder, variant=variant, device=place, dtype=dtype, take=taker)
+        dtypes = dict.fromkeys(_with_dtype(model), taker.computes_in)
+        return self._finish(model, chosen, dtypes, taker.wide_bytes, _for_good)
+
+    def _finish(
+        self, model: nn.Module, chosen: Selection, dtypes: Mapping[nn.Module, Any], before: int, undo: Undo
+    ) -> Facts:
+        from paretune.strategies.mechanics.casting import guard
+        from paretune.strategies.mechanics.quantized import num_bytes
+
+        layers: dict[str, Any] = dict(chosen.layers)
+        is_plain = all(hasattr(layer, "paretune_format") for layer in layers.values())
+        if is_plain:
             guard(model, layers.values(), next(iter(layers.values())).weight_scales.dtype, undo)
-        else:
-            pack(layers, self.method, undo)
         for module, dtype in dtypes.items():
             present(module, undo, dtype=dtype)
         return {
@@ -115,7 +148,7 @@ class Quantize(ComponentStrategy):
             "num_layers_skipped": sum(chosen.skipped.values()),
             "skipped_because": dict(chosen.skipped),
             "wide_bytes": before,
-            "packed_bytes": quantized.num_bytes(layers) if pack is None else None,
+            "packed_bytes": num_bytes(layers) if is_plain else None,
             "unmatched_exclusions": list(chosen.unmatched),
         }
 
@@ -123,16 +156,19 @@ class Quantize(ComponentStrategy):
         own = self.skip_modules_pattern
         return (own,) if isinstance(own, str) else tuple(own or ())
 
-    def _engine(self, device: torch.device) -> Callable[[dict[str, nn.Linear], str, Undo], None] | None:
-        if self.engine != "plain":
-            from paretune.strategies.mechanics.libraries import engine_of
+    def _packing(self, device: torch.device, undo: Undo) -> Callable[[dict[str, nn.Linear]], None]:
+        from paretune.strategies.mechanics.libraries import engine_of
+        from paretune.strategies.mechanics.quantized import Packer
 
-            return engine_of(self.engine, device)
-        if self.method == "gguf_q4_k":
+        has_data = device.type not in ("sim", "meta")
+        if self.engine != "plain" and has_data:
+            engine = engine_of(self.engine, device)
+            return lambda layers: engine(layers, self.method, undo)
+        if self.method == "gguf_q4_k" and has_data:
             raise Unsupported(
                 "quantize: weights are not packed to gguf_q4_k here, only files hold them. Use gguf_q4_0."
             )
-        return None
+        return Packer(format_name=self.method, has_data=has_data, undo=undo).pack
 
     def _choose(self, model: nn.Module) -> Selection:
         from torch import nn
@@ -150,3 +186,12 @@ class Quantize(ComponentStrategy):
             told = ", ".join(f"{count} {why}" for why, count in sorted(chosen.skipped.items()) if count) or "none found"
             raise Unsupported(f"quantize: {type(model).__name__} has no linear layer to quantise ({told}).")
         return chosen
+
+
+def _with_dtype(model: nn.Module) -> list[Any]:
+    """Modules that say what they compute in; packed parameters would make them say something else."""
+    return [module for module in model.modules() if hasattr(type(module), "dtype")]
+
+
+def _for_good(inverse: Callable[[], object]) -> None:
+    """Forget how to undo a change, and with it the wide weights that undoing would need."""

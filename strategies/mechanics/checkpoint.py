@@ -14,16 +14,20 @@ import torch
 from torch import nn
 
 from paretune.strategies.mechanics.cells import Cell, cells_of
+from paretune.strategies.mechanics.shard_files import (
+    BASE,
+    CheckpointError,
+    index_name,
+    read_index,
+    read_tensor,
+    refuse_missing,
+)
 from paretune.strategies.sizes import parse_size
 
-__all__ = ["CheckpointError", "load_sharded", "read_shard", "save_sharded"]
+__all__ = ["load_sharded", "save_sharded"]
 
-_BASE = "diffusion_pytorch_model"
 _Place = Callable[[str], torch.device]
-
-
-class CheckpointError(RuntimeError):
-    """A checkpoint that is missing, incomplete, or not this model's; names what and where."""
+_Take = Callable[[str, torch.Tensor], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +55,7 @@ def save_sharded(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     shards = list(_divide(_stored(model), limit))
-    index_path = folder / _index_name(variant)
+    index_path = folder / index_name(variant)
     old = _listed_files(index_path)
     files = [_write_shard(folder, shard, number, len(shards), variant) for number, shard in enumerate(shards, start=1)]
     weight_map = {stored.name: file for file, shard in zip(files, shards) for stored in shard}
@@ -71,27 +75,30 @@ def load_sharded(
     variant: str | None = None,
     device: torch.device | str | Mapping[str, Any] = "cpu",
     dtype: torch.dtype | None = None,
+    take: _Take | None = None,
 ) -> None:
-    """Fill ``model`` (built for real, or on meta) from shards, one shard in memory at a time.
+    """Fill ``model`` (built for real, or on meta) from shards, one tensor in memory at a time.
 
     device: one device, or a device by module name, the longest name that fits wins. dtype: what floating tensors
-    become. Tensors that shared memory when they were saved share it again. The host never holds more than the model
-    and one shard.
+    become. take: is offered each tensor of the model by name, as the file holds it, and says whether it has found a
+    place for it. Tensors that shared memory when they were saved share it again. The host never holds more than the
+    model and one stored tensor.
 
     Raises ``CheckpointError`` when this variant is not there, a shard is missing or changed, names or shapes do not
     fit, or a tensor of the model would be left without data.
     """
     folder = Path(folder)
-    index = _read_index(folder, variant)
+    index = read_index(folder, variant)
     looks = index["metadata"].get("looks") or {name: [name, None, None, 0] for name in index["weight_map"]}
     _refuse_other_names(model, set(looks), folder)
-    place = _placer(device)
+    place, by_label = _placer(device), dict[str, dict[str, Any]]()
+    for name, (label, *look) in looks.items():
+        by_label.setdefault(label, {})[name] = look
     for file in sorted(set(index["weight_map"].values())):
-        stored = read_shard(folder, file)
-        for look in looks.values():
-            if index["weight_map"].get(look[0]) == file and look[0] not in stored:
-                raise CheckpointError(f"{folder / file}: {look[0]!r} is not in it. Save the model again.")
-        _fill(model, stored, looks, place, dtype)
+        wanted = [label for label in by_label if index["weight_map"].get(label) == file]
+        refuse_missing(folder, file, wanted)
+        for label in wanted:
+            _fill(model, read_tensor(folder, file, label), by_label[label], place, dtype, take)
     left = [name for name, tensor in _all_tensors(model) if tensor.is_meta]
     if left:
         raise CheckpointError(f"{folder}: {left[0]!r} is in no shard and has no data. Build it on the host.")
@@ -148,7 +155,7 @@ def _write_shard(folder: Path, shard: Sequence[_Stored], number: int, count: int
         safetensors.torch.save_file(tensors, temporary, metadata={"format": "pt"})
         del tensors
         digest = _digest(temporary)
-        name = f"{_BASE}{f'.{variant}' if variant else ''}-{digest}-{number:05d}-of-{count:05d}.safetensors"
+        name = f"{BASE}{f'.{variant}' if variant else ''}-{digest}-{number:05d}-of-{count:05d}.safetensors"
         _to_disk(temporary)
         temporary.replace(folder / name)
     finally:
@@ -156,32 +163,22 @@ def _write_shard(folder: Path, shard: Sequence[_Stored], number: int, count: int
     return name
 
 
-def read_shard(folder: Path, file: str) -> dict[str, torch.Tensor]:
-    """The tensors of one shard, mapped from the file. Raises ``CheckpointError`` when it is not there."""
-    import safetensors.torch
-
-    if not (folder / file).is_file():
-        raise CheckpointError(f"{folder / file} is missing. Save the model again, or copy the whole folder.")
-    tensors: dict[str, torch.Tensor] = safetensors.torch.load_file(folder / file)
-    return tensors
-
-
 def _fill(
     model: nn.Module,
-    stored: Mapping[str, torch.Tensor],
+    stored: torch.Tensor,
     looks: Mapping[str, Sequence[Any]],
     place: _Place,
     dtype: torch.dtype | None,
+    take: _Take | None,
 ) -> None:
-    there: dict[str, torch.Tensor] = {}
-    for name, (label, size, stride, first) in looks.items():
-        if label not in stored:
+    base: torch.Tensor | None = None
+    for name, (size, stride, first) in looks.items():
+        is_whole = size is None or tuple(stored.shape) == tuple(size)
+        if take is not None and take(name, stored if is_whole else stored.as_strided(size, stride, first)):
             continue
-        if label not in there:
-            there[label] = _brought(stored[label], place(name), dtype, size, stride)
-        base = there[label]
-        view = base if size is None or base.shape == tuple(size) else base.as_strided(size, stride, first)
-        _assign(model, name, view)
+        if base is None:
+            base = _brought(stored, place(name), dtype, size, stride)
+        _assign(model, name, base if is_whole else base.as_strided(size, stride, first))
 
 
 def _brought(
@@ -242,26 +239,6 @@ def _placer(device: torch.device | str | Mapping[str, Any]) -> _Place:
         return torch.device("cpu") if found == "disk" else torch.device(found)
 
     return place
-
-
-def _index_name(variant: str | None) -> str:
-    return f"{_BASE}.safetensors.index.{f'{variant}.' if variant else ''}json"
-
-
-def _read_index(folder: Path, variant: str | None) -> dict[str, Any]:
-    """The index of exactly this variant, in our spelling or another program's, or of a checkpoint in one file."""
-    for base in (_BASE, "model"):
-        dotted = f".{variant}" if variant else ""
-        for name in (f"{base}.safetensors.index{dotted}.json", f"{base}{dotted}.safetensors.index.json"):
-            if (folder / name).is_file():
-                index: dict[str, Any] = json.loads((folder / name).read_text())
-                return index
-        single = f"{base}{dotted}.safetensors"
-        if (folder / single).is_file():
-            return {"metadata": {}, "weight_map": dict.fromkeys(read_shard(folder, single), single)}
-    found = sorted(p.name for p in folder.glob("*.json")) if folder.is_dir() else []
-    what = f"variant {variant!r}" if variant else "a checkpoint"
-    raise CheckpointError(f"{folder} does not hold {what}. It has: {', '.join(found) or 'no index'}.")
 
 
 def _listed_files(index_path: Path) -> set[str]:

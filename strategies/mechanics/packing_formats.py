@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-__all__ = ["FORMATS", "Format", "Packed", "dequantize"]
+__all__ = ["FORMATS", "Format", "Packed", "dequantize", "pack"]
 
 Packed = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Codes, scales, and offsets (empty where the format has none)."""
@@ -168,6 +168,22 @@ FORMATS: dict[str, Format] = {
 """By the name plans use. Group sizes are the libraries': torchao 128 for int4, bitsandbytes 64 for nf4, GGML 32."""
 
 
+def pack(weight: torch.Tensor, name: str, *, has_data: bool = True) -> Packed:
+    """Pack a matrix some rows at a time, so that little lies beside it and the packed tensors.
+
+    Without data, or for a format that only files hold, the tensors have their sizes and no values.
+    """
+    chosen = FORMATS[name]
+    codes, scales, offsets = chosen.empty(weight)
+    if not has_data or chosen.pack is None:
+        return codes, scales, offsets
+    step = max(_VALUES_AT_ONCE // max(weight.shape[1], 1), 1)
+    for start in range(0, weight.shape[0], step):
+        rows = slice(start, start + step)
+        codes[rows], scales[rows], offsets[rows] = chosen.pack(weight[rows])
+    return codes, scales, offsets
+
+
 @torch.library.custom_op("paretune::dequantize", mutates_args=())
 def dequantize(
     codes: torch.Tensor, scales: torch.Tensor, offsets: torch.Tensor, name: str, dtype: torch.dtype
@@ -182,7 +198,7 @@ def dequantize(
 
 
 _VALUES_AT_ONCE = 1 << 21
-"""So many values are unpacked together: their temporaries in float32 stay within tens of MiB, however large the matrix."""
+"""So many values are packed or unpacked together: their float32 temporaries stay within tens of MiB, however large it is."""
 
 
 def _columns(codes: torch.Tensor, name: str) -> int:

@@ -14,8 +14,9 @@ from torch import nn
 from paretune.strategies.base import Undo
 from paretune.strategies.errors import Unsupported
 from paretune.strategies.mechanics.cells import Cell, cells_of, is_opaque, own_tensors, owners_of
-from paretune.strategies.mechanics.checkpoint import read_shard, save_sharded
+from paretune.strategies.mechanics.checkpoint import save_sharded
 from paretune.strategies.mechanics.link import outside_autograd
+from paretune.strategies.mechanics.shard_files import read_shard
 from paretune.strategies.mechanics.transfer import carry
 
 __all__ = ["keep_in_shards"]

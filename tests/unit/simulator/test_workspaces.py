@@ -71,6 +71,21 @@ def test_safetensors_of_simulated_tensors_come_back(sim: Running, tmp_path: Path
     assert sim.machine.traffic.disk_write_bytes == sim.machine.traffic.disk_read_bytes == 2 * MIB
 
 
+def test_a_file_of_simulated_tensors_may_be_renamed_and_read_in_parts(sim: Running, tmp_path: Path) -> None:
+    import safetensors
+    import safetensors.torch
+
+    written, found = tmp_path / "new.safetensors", tmp_path / "old.safetensors"
+    tensors = {"w": torch.empty(1024, 1024, dtype=torch.float16), "b": torch.empty(1024, 512)}
+    safetensors.torch.save_file(tensors, written)
+    written.replace(found)
+    sim.machine.traffic.reset()
+    with safetensors.safe_open(found, framework="pt") as opened:
+        assert set(opened.keys()) == {"w", "b"}
+        assert opened.get_tensor("b").shape == (1024, 512)
+    assert sim.machine.traffic.disk_read_bytes == 2 * MIB
+
+
 def test_compiled_code_is_faster_and_computes_the_same_shapes(sim: Running) -> None:
     layer = nn.Sequential(nn.Linear(1024, 1024), nn.GELU(), nn.LayerNorm(1024)).half().to("sim")
     x = torch.empty(65536, 1024, dtype=torch.float16, device="sim")

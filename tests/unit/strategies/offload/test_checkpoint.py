@@ -10,9 +10,11 @@ import torch
 from support.snapshot import snapshot
 from support.toys import MODULES, Case
 
+from paretune.harness.simulator import Simulation
 from paretune.strategies import Applied, PlanError
-from paretune.strategies.mechanics import checkpoint
-from paretune.strategies.mechanics.checkpoint import CheckpointError, load_sharded, save_sharded
+from paretune.strategies.mechanics import checkpoint, shard_files
+from paretune.strategies.mechanics.checkpoint import load_sharded, save_sharded
+from paretune.strategies.mechanics.shard_files import CheckpointError
 from paretune.strategies.sizes import SizeError
 
 LONE = MODULES[0]
@@ -60,7 +62,7 @@ def test_the_index_states_sizes_and_no_shard_passes_the_limit(tmp_path: Path) ->
     assert index["metadata"]["total_size"] == sum(
         t.numel() * t.element_size() for t in model.state_dict(keep_vars=True).values()
     )
-    sizes = [sum(t.numel() * t.element_size() for t in checkpoint.read_shard(tmp_path, file).values())
+    sizes = [sum(t.numel() * t.element_size() for t in shard_files.read_shard(tmp_path, file).values())
              for file in set(index["weight_map"].values())]  # fmt: skip
     assert max(sizes) <= 2000
     assert len(sizes) > 1
@@ -157,3 +159,14 @@ def test_as_a_strategy_it_leaves_no_file_and_sizes_are_strict(tmp_path: Path) ->
         Applied("sharded_checkpoint(max_shard_size=5Gb)", model, "cpu")
     with pytest.raises(SizeError):
         save_sharded(model, tmp_path, max_shard_size="-1GB")
+
+
+def test_shards_are_written_and_read_on_a_simulated_machine() -> None:
+    with Simulation("rtx-4090") as sim, torch.no_grad():
+        model = torch.nn.Sequential(*(torch.nn.Linear(2048, 2048) for _ in range(4))).half()
+        size = sum(p.numel() * p.element_size() for p in model.parameters())
+        sim.machine.traffic.reset()
+        with Applied("sharded_checkpoint(max_shard_size=17MB)", model, "sim") as applied:
+            assert next(iter(applied.facts.values()))["num_shards"] == 2
+            assert model(torch.empty(1, 2048, dtype=torch.float16, device="sim")).shape == (1, 2048)
+        assert sim.machine.traffic.disk_read_bytes == sim.machine.traffic.disk_write_bytes == size
