@@ -38,6 +38,8 @@ _default_dtype = torch.get_default_dtype
 def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Entry from PyTorch's dispatcher, from the mode and from the tensors alike."""
     machine = active_machine_or_none() or _machine_of(args, kwargs)
+    if machine.on_next is not None:
+        machine.on_next()
     machine.operator = func
     number = id(func)
     handler = _handlers.get(number, _UNKNOWN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -156,6 +157,8 @@ class Machine:
         self.num_operators = 0
         self.operators: Counter[object] = Counter()
         self.plans: dict[Any, Any] = {}
+        self.on_next: Callable[[], None] | None = None
+        """Called once, before the next operator runs or phase begins."""
         self.view_s = host.eager_operator_s / 3
         self._names: dict[int, tuple[str, str]] = {}
         self.host_memory = HostMemory(
@@ -220,6 +223,8 @@ class Machine:
 
     def begin_phase(self, phase: str) -> None:
         """Start a phase in every ledger."""
+        if self.on_next is not None:
+            self.on_next()
         for card in self.cards:
             card.ledger.begin_phase(phase)
             card.allocator.peak_reserved_bytes = card.allocator.reserved_bytes

@@ -24,7 +24,8 @@ __all__ = ["Replay"]
 TOLERANCE = 2e-3
 """Two calls are alike when their clocks advanced alike within this share."""
 LEFTOVER_BYTES = 1 << 20
-"""So much may stay allocated beyond the outputs, if it was gone again before the next call: late releases of small groups."""
+"""So much may stay allocated beyond the outputs, if it was gone again before the next call: late releases of small groups.
+More may, if it is gone before anything else happens: whoever wraps the call tidies up behind it."""
 PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device)
 
 
@@ -44,16 +45,29 @@ class _Marks:
     traffic: Traffic
     outputs: Any
     layout: Any
+    output_bytes: int
     leftover_bytes: int
-    is_repeatable: bool
+    was_tidied: bool = False
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the call left nothing behind but outputs that can be made again."""
+        return self.outputs is not None and 0 <= self.leftover_bytes <= LEFTOVER_BYTES
 
 
 @dataclass(slots=True)
 class _Known:
-    """The last two calls of one module with one signature."""
+    """The last call of one module with one signature, and the one before it if nothing else ran in between."""
 
     latest: _Marks
-    is_steady: bool = False
+    before: _Marks | None
+
+    def is_steady(self) -> bool:
+        """Whether the last two calls did the same; found out once."""
+        if self.before is not None and _alike(self.before, self.latest):
+            self.before = self.latest
+            return True
+        return False
 
 
 @dataclass
@@ -65,6 +79,7 @@ class Replay:
     _known: dict[Any, _Known] = field(default_factory=dict)
     _is_inside: bool = False
     _last: Any = None
+    _unsettled: _Marks | None = None
 
     def __enter__(self) -> Replay:
         original = self._original = torch.nn.Module.__call__
@@ -81,7 +96,17 @@ class Replay:
     def __exit__(self, *_: Any) -> None:
         torch.nn.Module.__call__ = self._original  # type: ignore[method-assign]
 
+    def settle(self) -> None:
+        """Something else happens: what is allocated now beyond the outputs of the call before, it left behind."""
+        marks, self._unsettled = self._unsettled, None
+        self.machine.on_next = None
+        if marks is not None:
+            now = sum(ledger.now_bytes for ledger in self.machine.ledgers())
+            marks.leftover_bytes = max(0, now - sum(marks.entry_bytes) - marks.output_bytes)
+            marks.was_tidied = True
+
     def _outermost(self, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+        self.settle()
         signature = _signature((args, kwargs))
         family = self.machine.component_of(module) or id(module)
         follows_itself, self._last = family == self._last, family
@@ -89,12 +114,13 @@ class Replay:
             return self._run(module, args, kwargs)[0]
         key = (id(module), type(module), module.training, signature)
         known = self._known.get(key)
-        if known is not None and known.is_steady and follows_itself:
+        if known is not None and follows_itself and known.is_steady():
             self.num_replayed += 1
             return self._repeat(known.latest)
         result, marks = self._run(module, args, kwargs)
-        is_steady = known is not None and follows_itself and _alike(known.latest, marks)
-        self._known[key] = _Known(marks, is_steady)
+        self._known[key] = _Known(marks, known.latest if known is not None and follows_itself else None)
+        if marks.leftover_bytes > LEFTOVER_BYTES:
+            self._unsettled, self.machine.on_next = marks, self.settle
         return result
 
     def _run(self, module: torch.nn.Module, args: Any, kwargs: Any) -> tuple[Any, _Marks]:
@@ -127,8 +153,8 @@ class Replay:
             traffic=machine.traffic.minus(traffic_before),
             outputs=outputs,
             layout=layout,
+            output_bytes=output_bytes,
             leftover_bytes=sum(kept) - output_bytes,
-            is_repeatable=outputs is not None and 0 <= sum(kept) - output_bytes <= LEFTOVER_BYTES,
         )
         return result, marks
 
@@ -237,7 +263,9 @@ def _advance(machine: Machine, marks: _Marks) -> None:
     values = iter(moved)
     machine.host_s = next(values)
     for card in machine.cards:
+        computed_s = card.compute_free_s
         card.compute_free_s, card.h2d_free_s, card.d2h_free_s = next(values), next(values), next(values)
+        card.shift_launched(card.compute_free_s - computed_s)
         for stream in card.streams:
             stream.ready_s = next(values)
 
@@ -250,7 +278,7 @@ def _alike(left: _Marks, right: _Marks) -> bool:
     if not (left.is_repeatable and right.is_repeatable) or len(left.clocks_after) != len(right.clocks_after):
         return False
     counts_left, counts_right = _counts(left), _counts(right)
-    if right.leftover_bytes and left.entry_bytes != right.entry_bytes:
+    if (right.leftover_bytes or right.was_tidied) and left.entry_bytes != right.entry_bytes:
         return False
     if counts_left != counts_right or left.traffic.copied() != right.traffic.copied():
         return False

@@ -104,3 +104,36 @@ def test_outputs_that_share_memory_share_it_again(sim: Running) -> None:
         first, second = halves(x)
     assert sim.replay.num_replayed > 0
     assert first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr()
+
+
+class Prefetches(nn.Module):
+    """Leaves memory for the next call behind, as a copy that was started ahead of need does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[torch.Tensor] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.waiting.append(torch.empty(1 << 22, device=x.device))
+        return x * 2
+
+
+def call_often(sim: Running, prefetches: Prefetches, *, tidies_at_once: bool) -> int:
+    x = torch.empty(1 << 20, device="sim")
+    for _ in range(6):
+        prefetches.waiting.clear()
+        y = prefetches(x)
+        if tidies_at_once:
+            prefetches.waiting.clear()
+        x = y + 1
+    return sim.replay.num_replayed
+
+
+def test_what_is_tidied_up_before_the_next_operator_does_not_hinder_a_replay(sim: Running) -> None:
+    assert call_often(sim, Prefetches(), tidies_at_once=True) == 3
+    input_and_outputs = 3 * (4 << 20)  # the output of the call before is let go only when the next one is there
+    assert sim.machine.cards[0].ledger.peak_bytes == input_and_outputs + (16 << 20)
+
+
+def test_what_stays_while_other_operators_run_hinders_it(sim: Running) -> None:
+    assert call_often(sim, Prefetches(), tidies_at_once=False) == 0
