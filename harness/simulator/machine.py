@@ -14,6 +14,7 @@ from paretune.harness.simulator.ledger import Label, Ledger
 from paretune.harness.simulator.sheets import GpuSheet, HostSheet
 from paretune.harness.simulator.streams import Stream
 from paretune.harness.simulator.tensor import own
+from paretune.harness.simulator.timeline import LAUNCH_QUEUE
 from paretune.harness.simulator.traffic import Traffic
 from paretune.harness.simulator.workspaces import cublas_bytes
 
@@ -35,6 +36,7 @@ class SimulatedCard:
         self.ledger = Ledger(machine)
         self.compute_free_s = self.h2d_free_s = self.d2h_free_s = 0.0
         self.arrivals: deque[tuple[float, float]] = deque()
+        self.launched: deque[float] = deque(maxlen=LAUNCH_QUEUE)
         self._streams: list[Stream] = []
         self._deferred: list[tuple[float, Allocation]] = []
         self.current = self.default = Stream(_card=self)
@@ -88,6 +90,10 @@ class SimulatedCard:
     def synchronize(self) -> None:
         """The host waits for all streams of the card."""
         self.machine.wait(max(stream.ready_s for stream in self._streams))
+
+    def shift_launched(self, seconds: float) -> None:
+        """Move the ends of the kernels in the launch queue, after a stretch of time that was not played out."""
+        self.launched = deque((end + seconds for end in self.launched), maxlen=LAUNCH_QUEUE)
 
     def empty_cache(self) -> None:
         """Wait for the card and return its free segments to the driver."""

@@ -8,6 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from paretune.harness.simulator import attention, copies, mapped_files, memory_operators, values
+from paretune.harness.simulator.caches import SimulatedCaches
 from paretune.harness.simulator.compiling import CompiledCode
 from paretune.harness.simulator.disk import SimulatedDisk
 from paretune.harness.simulator.dispatch import dispatch
@@ -68,6 +69,7 @@ class Simulation:
             ShallowCopies(),
             CompiledCode(),
             SimulatedDisk(self.machine),
+            SimulatedCaches(self.machine),
             self.replay,
             _Dispatch(),  # type: ignore[no-untyped-call]
         ]

@@ -7,13 +7,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from paretune.harness.simulator.machine import Machine, SimulatedCard
 
-__all__ = ["copy_between_cards", "copy_to_device", "copy_to_host", "host_work", "launch"]
+__all__ = ["LAUNCH_QUEUE", "copy_between_cards", "copy_to_device", "copy_to_host", "host_work", "launch"]
+
+
+LAUNCH_QUEUE = 1024
+"""Kernels that may wait for a card before a launch holds the host: the depth of CUDA's launch queue."""
 
 
 def launch(card: SimulatedCard, kernel_s: float, host_s: float) -> None:
-    """Submit a kernel on the current stream: it starts after the host, its stream and the compute engine are ready."""
-    machine, stream = card.machine, card.current
-    machine.host_s = host_now = machine.host_s + host_s
+    """Submit a kernel on the current stream: it starts after the host, its stream and the compute engine are ready.
+
+    The host itself waits while `LAUNCH_QUEUE` earlier kernels are not done.
+    """
+    machine, stream, queue = card.machine, card.current, card.launched
+    host_now = machine.host_s + host_s
+    if len(queue) == LAUNCH_QUEUE and queue[0] > host_now:
+        host_now = queue[0]
+    machine.host_s = host_now
     idle_since = card.compute_free_s
     start = stream.ready_s
     if host_now > start:
@@ -23,7 +33,8 @@ def launch(card: SimulatedCard, kernel_s: float, host_s: float) -> None:
     traffic = machine.traffic
     if start > idle_since and card.h2d_free_s > idle_since:
         _count_stall(card, idle_since, start)
-    stream.ready_s = card.compute_free_s = start + kernel_s
+    stream.ready_s = card.compute_free_s = end = start + kernel_s
+    queue.append(end)
     traffic.kernel_s += kernel_s
     traffic.num_kernels += 1
 

@@ -134,7 +134,7 @@ def _group(parts: Any, denoisers: list[Any], technique: Technique, device: Any, 
         if technique.components == "denoiser" and not any(module is denoiser for denoiser in denoisers):
             module.to(device)
             continue
-        is_block = technique.offload == "block" and any(module is denoiser for denoiser in denoisers)
+        is_block = technique.offload == "block"
         apply_group_offloading(
             module,
             onload_device=device,
