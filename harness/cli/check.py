@@ -19,10 +19,11 @@ def command(
     baseline: BaselineOption,
     records: Annotated[Path | None, typer.Option(help="Take these records instead of measuring again.")] = None,
     base: Annotated[
-        Path | None, typer.Option(help="Checkout of the base revision: also judge time, in alternating processes.")
+        str | None, typer.Option(help="Base revision (a checkout, or its name in git): also judge time, in turns.")
     ] = None,
-    pairs: Annotated[int, typer.Option(min=1, help="Pairs of processes for time.")] = 5,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of base, head, head, base in each pair.")] = 10,
+    pairs: Annotated[int, typer.Option(min=1, help="Pairs of processes for time, to begin with.")] = 4,
+    max_pairs: Annotated[int, typer.Option(min=1, help="Pairs at most, while the verdict is ambiguous.")] = 16,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of base, head, head, base in each pair, at least.")] = 5,
     tolerance: Annotated[float, typer.Option(min=0.0, help="Slowdown to detect, as a fraction.")] = 0.10,
     spread: Annotated[
         float | None, typer.Option(min=0.0, help="How much equal code differs between processes here.")
@@ -43,6 +44,7 @@ def command(
         records=records,
         base=base,
         num_pairs=pairs,
+        max_pairs=max_pairs,
         num_rounds=rounds,
         tolerance=tolerance,
         spread=spread,

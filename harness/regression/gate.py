@@ -10,18 +10,21 @@ from pathlib import Path
 
 from paretune.harness.records import Kind, Record
 from paretune.harness.regression import baseline as baselines
+from paretune.harness.regression.checkout import checked_out
 from paretune.harness.regression.compare import compare
 from paretune.harness.regression.document import document
 from paretune.harness.regression.findings import Finding, exit_status
 from paretune.harness.regression.identity import name_of
 from paretune.harness.regression.junit import junit
-from paretune.harness.regression.latency import DEFAULT_SPREAD, check_tolerance
+from paretune.harness.regression.latency import DEFAULT_SPREAD, Sensitivity, check_tolerance
 from paretune.harness.regression.rerun import Run, measure_again
+from paretune.harness.regression.sides import check_head
 from paretune.harness.regression.summary import step_summary, text_report, workflow_commands
 from paretune.harness.regression.timing import time_findings
 from paretune.harness.regression.update import moved
 from paretune.harness.report.reading import read_records
 from paretune.harness.report.units import percent
+from paretune.harness.stats import detectable_effect
 from paretune.harness.usage import UsageError
 
 __all__ = ["Gate", "Request", "gate", "update_baseline", "write_outputs"]
@@ -31,13 +34,17 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked of the gate; see ``paretune check --help``. ``spread``: ``None`` takes the published figure."""
+    """What is asked of the gate; see ``paretune check --help``.
+
+    base: a folder or a revision in git. spread: ``None`` takes the published figure.
+    """
 
     baseline: Path
     records: Path | None = None
-    base: Path | None = None
-    num_pairs: int = 5
-    num_rounds: int = 10
+    base: str | None = None
+    num_pairs: int = 4
+    max_pairs: int = 16
+    num_rounds: int = 5
     tolerance: float = 0.10
     spread: float | None = None
     is_self_test: bool = False
@@ -48,8 +55,8 @@ class Request:
         return self.base is not None or self.is_self_test
 
     @property
-    def known_spread(self) -> float:
-        return DEFAULT_SPREAD if self.spread is None else self.spread
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(tolerance=self.tolerance, spread=DEFAULT_SPREAD if self.spread is None else self.spread)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +81,14 @@ def gate(request: Request, *, run: Run | None = None, tell: Tell = lambda line: 
     """
     before = baselines.read(request.baseline)
     detectable = _detectable(request, before, tell)
-    found = [] if request.is_self_test else compare(before, _head(request, before, run, tell))
-    if request.judges_time:
-        with tempfile.TemporaryDirectory() as scratch:
-            found += time_findings(before, request, scratch=Path(scratch), tell=tell)
+    with tempfile.TemporaryDirectory() as folder:
+        scratch, base = Path(folder), None
+        if request.base is not None:
+            base = checked_out(request.base, scratch)
+            check_head(base)
+        found = [] if request.is_self_test else compare(before, _head(request, before, run, tell))
+        if request.judges_time:
+            found += time_findings(before, request, base=base, scratch=scratch, tell=tell)
     return Gate(findings=tuple(found), detectable=detectable)
 
 
@@ -116,8 +127,16 @@ def _detectable(request: Request, before: Sequence[Record], tell: Tell) -> float
         return None
     if all(record.kind is Kind.SIMULATED for record in before):
         raise UsageError("simulated time is a calculation and is compared exactly: leave out --base and --self-test.")
-    effect = check_tolerance(request.num_pairs, request.tolerance, spread=request.known_spread)
-    tell(f"{request.num_pairs} pairs of processes can show a slowdown of {percent(effect)}.")
+    if request.max_pairs < request.num_pairs:
+        raise UsageError(f"--max-pairs {request.max_pairs} is below --pairs {request.num_pairs}.")
+    if request.base is not None and request.is_self_test:
+        raise UsageError("--base and --self-test: a self-test times the head against itself. Leave one out.")
+    effect = check_tolerance(request.max_pairs, request.sensitivity)
+    first = detectable_effect(request.num_pairs, request.sensitivity.spread)
+    tell(
+        f"{request.num_pairs} pairs of processes can show a slowdown of {percent(first)}; while they leave it open, more "
+        f"are measured, up to {request.max_pairs}, which can show {percent(effect)}."
+    )
     return effect
 
 

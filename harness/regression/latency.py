@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,15 +22,37 @@ from paretune.harness.stats import (
 )
 from paretune.harness.usage import UsageError
 
-__all__ = ["DEFAULT_SPREAD", "Judgement", "check_tolerance", "confirmed", "judge", "latency_finding"]
+__all__ = [
+    "CONFIRMING",
+    "DEFAULT_SPREAD",
+    "Judgement",
+    "Sensitivity",
+    "check_tolerance",
+    "confirmed",
+    "judge",
+    "latency_finding",
+]
 
-DEFAULT_SPREAD = 0.058
-"""Standard deviation of the log-ratio of adjacent processes of equal code, measured with 40 pairs on a shared 2-core
-guest without load. A machine's own figure comes from an A/A run."""
+DEFAULT_SPREAD = 0.03
+"""Least standard deviation that the log-ratios of pairs are taken to have.
+
+Of pairs forked from one parent it was measured as SPREAD_TODO on a shared 2-core guest under load; this leaves room
+for machines that are worse. A machine's own figure comes from ``paretune check --self-test``.
+"""
+
+CONFIRMING = 0.80
+"""Two-sided confidence at which a second, fresh series has to show the same as the first."""
 
 _CONFIDENCE = 0.98
-_CONFIRMING_CONFIDENCE = 0.80
 _SHARE_THAT_AGREES = 0.7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sensitivity:
+    """What is looked for: a change of ``tolerance``, between processes that differ by at least ``spread`` anyhow."""
+
+    tolerance: float = 0.10
+    spread: float = DEFAULT_SPREAD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +69,13 @@ class Judgement:
     p_value: float
 
 
-def check_tolerance(num_pairs: int, tolerance: float, *, spread: float = DEFAULT_SPREAD) -> float:
-    """What ``num_pairs`` pairs can detect. Raises ``UsageError`` when ``tolerance`` asks for less than that."""
+def check_tolerance(num_pairs: int, sensitivity: Sensitivity) -> float:
+    """What ``num_pairs`` pairs can detect. Raises ``UsageError`` when the tolerance asks for less than that."""
+    tolerance, spread = sensitivity.tolerance, sensitivity.spread
     effect = detectable_effect(num_pairs, spread)
     if tolerance < round(effect, 3):
         needed = pairs_needed(tolerance, spread) if tolerance > 0 else None
-        more = f"Use --pairs {needed}, or" if needed else "Use"
+        more = f"Use --max-pairs {needed}, or" if needed else "Use"
         raise UsageError(
             f"--tolerance {percent(tolerance)}: {num_pairs} pairs of processes can only show {percent(effect)} "
             f"(equal code differs by {percent(spread)} between processes). {more} a tolerance of that size."
@@ -59,19 +83,17 @@ def check_tolerance(num_pairs: int, tolerance: float, *, spread: float = DEFAULT
     return effect
 
 
-def judge(
-    pairs: Sequence[Pair], *, tolerance: float, spread: float = DEFAULT_SPREAD, confidence: float = _CONFIDENCE
-) -> Judgement:
+def judge(pairs: Sequence[Pair], sensitivity: Sensitivity, *, confidence: float | None = None) -> Judgement:
     """SLOW when the lower bound is above 1 and the centre nearer to the tolerance than to nothing; FAST mirrored.
 
     SAME needs evidence too: the whole interval within the tolerance. Everything else is AMBIGUOUS.
-    ``spread`` is the least the pairs are taken to differ by, because few pairs may agree by accident.
+    confidence: two-sided; ``None`` for the 98 % of a verdict.
     """
-    interval = _interval(pairs, spread, confidence)
+    interval = _interval(pairs, sensitivity.spread, confidence or _CONFIDENCE)
     ratios = [paired_ratio(pair) for pair in pairs]
     bases = [value for base, _ in pairs for value in base]
     heads = [value for _, head in pairs for value in head]
-    verdict, agreeing = _verdict(interval, ratios, tolerance)
+    verdict, agreeing = _verdict(interval, ratios, sensitivity.tolerance)
     return Judgement(
         verdict=verdict,
         interval=interval,
@@ -81,31 +103,23 @@ def judge(
     )
 
 
-def confirmed(
-    first: Sequence[Pair], measure: Callable[[], Sequence[Pair]], *, tolerance: float, spread: float = DEFAULT_SPREAD
-) -> Judgement:
-    """Judge; a verdict of SLOW or FAST must be seen again in fresh processes, and in both runs together.
+def confirmed(first: Sequence[Pair], measure: Callable[[], Sequence[Pair]], sensitivity: Sensitivity) -> Judgement:
+    """Judge; a verdict of SLOW or FAST must be seen again in fresh processes, and in both series together.
 
-    measure: takes as many pairs again; called only when there is something to confirm. Raises what it raises.
+    measure: takes the second series; called only when there is something to confirm. Raises what it raises.
     """
-    judgement = judge(first, tolerance=tolerance, spread=spread)
+    judgement = judge(first, sensitivity)
     if judgement.verdict not in (Verdict.SLOW, Verdict.FAST):
         return judgement
     again = list(measure())
-    alone = judge(again, tolerance=tolerance, spread=spread, confidence=_CONFIRMING_CONFIDENCE)
-    together = judge([*first, *again], tolerance=tolerance, spread=spread)
+    alone = judge(again, sensitivity, confidence=CONFIRMING)
+    together = judge([*first, *again], sensitivity)
     if alone.verdict is judgement.verdict is together.verdict:
         return together
-    return Judgement(
-        verdict=Verdict.AMBIGUOUS,
-        interval=together.interval,
-        num_pairs=together.num_pairs,
-        agreeing=together.agreeing,
-        p_value=together.p_value,
-    )
+    return dataclasses.replace(together, verdict=Verdict.AMBIGUOUS)
 
 
-def latency_finding(where: str, judgement: Judgement, *, tolerance: float) -> Finding:
+def latency_finding(where: str, judgement: Judgement, *, tolerance: float, metric: str = "latency") -> Finding:
     """The judgement as a finding: SLOW blocks, AMBIGUOUS is inconclusive, FAST is an improvement."""
     statuses = {
         Verdict.SLOW: Status.REGRESSION,
@@ -115,13 +129,13 @@ def latency_finding(where: str, judgement: Judgement, *, tolerance: float) -> Fi
     }
     interval = judgement.interval
     said = (
-        f"latency {judgement.verdict.upper()}: head / base {interval.centre:.3f}, "
+        f"{metric.replace('_', ' ')} {judgement.verdict.upper()}: head / base {interval.centre:.3f}, "
         f"{interval.low:.3f} to {interval.high:.3f} at {percent(interval.confidence)}, {judgement.num_pairs} pairs of "
         f"processes, tolerance {percent(tolerance)}, Mann-Whitney p {judgement.p_value:.2g}"
     )
     return Finding(
         where=where,
-        metric="latency",
+        metric=metric,
         verdict=judgement.verdict,
         status=statuses[judgement.verdict],
         sentence=said,
@@ -131,13 +145,23 @@ def latency_finding(where: str, judgement: Judgement, *, tolerance: float) -> Fi
 
 
 def _interval(pairs: Sequence[Pair], spread: float, confidence: float) -> Interval:
-    """The wider of the hierarchical bootstrap's range and the one that ``spread`` between pairs implies."""
+    """The widest of three: the hierarchical bootstrap's range, and those that the assumed and the seen spread imply.
+
+    The seen spread of few pairs is itself uncertain, which Student's quantile covers.
+    """
     drawn = ratio_interval(pairs, confidence=confidence)
-    seen = pair_spread(pairs) if len(pairs) > 1 else spread
-    quantile = NormalDist().inv_cdf((1 + confidence) / 2)
-    reach = math.exp(quantile * max(seen, spread) / math.sqrt(len(pairs)))
+    reach = math.exp(_reach(pairs, spread, (1 + confidence) / 2))
     low, high = min(drawn.low, drawn.centre / reach), max(drawn.high, drawn.centre * reach)
     return Interval(centre=drawn.centre, low=low, high=high, confidence=confidence)
+
+
+def _reach(pairs: Sequence[Pair], spread: float, level: float) -> float:
+    """Half of the interval of the mean log-ratio."""
+    from scipy.stats import t
+
+    assumed = NormalDist().inv_cdf(level) * spread
+    seen = float(t.ppf(level, len(pairs) - 1)) * pair_spread(pairs) if len(pairs) > 1 else 0.0
+    return max(assumed, seen) / math.sqrt(len(pairs))
 
 
 def _verdict(interval: Interval, ratios: Sequence[float], tolerance: float) -> tuple[Verdict, float]:

@@ -11,11 +11,13 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 __all__ = ["CHANNEL", "main", "serve"]
 
 CHANNEL = "PARETUNE_PAIR_CHANNEL"
+"""The same as the parent's; not imported from there, because each side runs this file with its own packages."""
 
 
 def serve(call: Callable[[], float]) -> None:
@@ -53,7 +55,22 @@ def main() -> None:
 
             for _ in range(asked["num_warmup"]):
                 call()
+            if "foreign" in asked:
+                _refuse_code_of(Path(asked["foreign"]), own=Path(asked["own"]))
             serve(call)
+
+
+def _refuse_code_of(folder: Path, *, own: Path) -> None:
+    """End when a module came from ``folder``, the other side: two sides that run the same code would always agree."""
+    for name, module in list(sys.modules.items()):
+        if name == "__main__" or not getattr(module, "__file__", None):
+            continue
+        file = Path(str(module.__file__)).resolve()
+        is_installed = "site-packages" in file.parts
+        if file.is_relative_to(folder) and not file.is_relative_to(own) and not is_installed:
+            sys.exit(
+                f"the base imported {name} from {file}, which is the head's. Install neither, or use a flat layout."
+            )
 
 
 if __name__ == "__main__":

@@ -74,7 +74,12 @@ def test_time_of_simulated_plans_is_refused_and_tight_tolerances_too(head, commi
     measured = tmp_path / "measured.jsonl"
     baseline.write(measured, [record(kind="measured", device="cpu")])
     assert check("--baseline", measured, "--base", tmp_path, "--tolerance", "0.02") == 2
-    assert "5 pairs of processes can only show 8.6%" in capsys.readouterr().err
+    assert "16 pairs of processes can only show 2.4%" in capsys.readouterr().err
+    assert check("--baseline", measured, "--base", tmp_path, "--pairs", "9", "--max-pairs", "5") == 2
+    assert "--max-pairs 5 is below --pairs 9" in capsys.readouterr().err
+    assert check("--baseline", measured, "--base", "no-such-branch") == 2
+    assert "no such revision in git here" in capsys.readouterr().err
+    assert check("--baseline", measured, "--base", tmp_path, "--self-test") == 2
 
 
 def test_timed_trials_never_run_side_by_side(head, tmp_path, capsys):

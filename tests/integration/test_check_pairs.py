@@ -3,48 +3,59 @@
 from __future__ import annotations
 
 import sys
+import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from paretune.harness.regression.findings import Verdict
-from paretune.harness.regression.interleave import PairError, Side, interleave, measure_pair
-from paretune.harness.regression.latency import confirmed
+from paretune.harness.regression.interleave import PairError, PairParent, Rounds, Side, interleave, measure_pair
+from paretune.harness.regression.latency import Sensitivity, confirmed
+from paretune.harness.regression.live_process import LiveProcess
 
 PROCESS = Path(__file__).parents[1] / "support" / "pair_process.py"
 
 
+@pytest.fixture(scope="module")
+def parent():
+    with PairParent(libraries=()) as made:
+        yield made
+
+
 def side(how: str = "work", thousands: int = 200) -> Side:
-    return Side(command=(sys.executable, str(PROCESS), how, str(thousands)))
+    return Side(command=(sys.executable, "-P", str(PROCESS), how, str(thousands)))
 
 
-def judged(head: Side, num_pairs: int = 4):
+def judged(head: Side, parent: PairParent):
     """By processor time: what else this machine does must not decide the test."""
+    rounds = Rounds(least=5, most=10, clock="processor", timeout_s=20)
 
     def measure():
-        return interleave(side(), head, num_pairs=num_pairs, num_rounds=5, timeout_s=20)["processor"]
+        return interleave(side(), head, parent=parent, num_pairs=4, rounds=rounds)["processor"]
 
-    return confirmed(measure(), measure, tolerance=0.1)
+    return confirmed(measure(), measure, Sensitivity(tolerance=0.1))
 
 
-def test_a_slower_path_is_found_and_confirmed():
-    judgement = judged(side(thousands=600))  # three times the work: no noise of a shared machine hides that
+def test_a_slower_path_is_found_and_confirmed(parent):
+    judgement = judged(side(thousands=600), parent)  # three times the work: no noise of a shared machine hides that
     assert judgement.verdict is Verdict.SLOW
     assert judgement.num_pairs == 8
     assert 1.1 < judgement.interval.low < judgement.interval.high
 
 
-def test_equal_code_raises_no_alarm():
-    assert judged(side()).verdict in (Verdict.SAME, Verdict.AMBIGUOUS)
+def test_equal_code_raises_no_alarm(parent):
+    assert judged(side(), parent).verdict in (Verdict.SAME, Verdict.AMBIGUOUS)
 
 
-def test_a_faster_path_needs_the_same_proof():
-    judgement = judged(side(thousands=130))
+def test_a_faster_path_needs_the_same_proof(parent):
+    judgement = judged(side(thousands=70), parent)
     assert judgement.verdict is Verdict.FAST and judgement.num_pairs == 8
 
 
-def test_samples_of_each_side_stay_with_their_side_when_swapped():
-    clocks = measure_pair(side(), side(thousands=800), num_rounds=3, is_swapped=True)
+def test_samples_of_each_side_stay_with_their_side_when_swapped(parent):
+    rounds = Rounds(least=3, most=3)
+    clocks = measure_pair(side(), side(thousands=800), parent=parent, rounds=rounds, is_swapped=True)
     base, head = clocks["processor"]
     assert len(base) == len(head) == 6
     assert max(base) < min(head)
@@ -61,11 +72,72 @@ def test_samples_of_each_side_stay_with_their_side_when_swapped():
         ("hang", "did not answer within 1 s"),
     ],
 )
-def test_a_process_that_fails_is_an_error_that_says_how(how, word):
+def test_a_process_that_fails_is_an_error_that_says_how(how, word, parent):
     with pytest.raises(PairError, match=f"(?s){word}"):
-        measure_pair(side(), side(how), num_rounds=2, timeout_s=1)
+        measure_pair(side(), side(how), parent=parent, rounds=Rounds(least=2, timeout_s=1))
 
 
-def test_a_missing_interpreter_is_the_systems_error():
-    with pytest.raises(FileNotFoundError):
-        measure_pair(side(), Side(command=("no-such-interpreter",)), num_rounds=1)
+def test_a_missing_interpreter_is_told(parent):
+    with pytest.raises(PairError, match=r"(?s)died.*FileNotFoundError"):
+        measure_pair(side(), Side(command=("no-such-interpreter",)), parent=parent, rounds=Rounds())
+
+
+def test_rounds_go_on_until_the_pair_is_precise_or_the_most_is_reached(parent):
+    exact = Rounds(least=2, most=4, precision=1e-9)
+    rough = Rounds(least=2, most=4, precision=10.0)
+    counts = [len(measure_pair(side(), side(), parent=parent, rounds=r)["wall"][0]) for r in (exact, rough)]
+    assert counts == [8, 4]
+
+
+def test_another_interpreter_is_started_anew(parent):
+    """A command the parent cannot become by forking alone; the answers are the same."""
+    own = Side(command=(sys.executable, str(PROCESS), "work", "200"))
+    assert measure_pair(own, side(), parent=parent, rounds=Rounds(least=1, most=1)).keys() == {"wall", "processor"}
+
+
+def test_a_side_with_a_module_of_its_own_in_place_of_a_loaded_one_gets_its_own(parent, tmp_path):
+    (tmp_path / "json").mkdir()
+    (tmp_path / "json" / "__init__.py").write_text("raise SystemExit('the json of this side')\n")
+    shadowing = Side(command=side().command, environment={"PYTHONPATH": str(tmp_path)})
+    with pytest.raises(PairError, match="the json of this side"):
+        measure_pair(side(), shadowing, parent=parent, rounds=Rounds())
+
+
+def test_no_process_outlives_the_parent():
+    with ExitStack() as stack:
+        with PairParent(libraries=()) as made:
+            live = [stack.enter_context(LiveProcess(side(), made, 20.0)) for _ in range(2)]
+            for process in live:
+                process.wait_until_ready()
+            numbers = [process._number for process in live]
+        _wait_until_gone(numbers)
+
+
+def _wait_until_gone(numbers):
+    gone = time.monotonic() + 10
+    while any(Path(f"/proc/{number}").exists() for number in numbers) and time.monotonic() < gone:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{number}").exists() for number in numbers)
+
+
+def test_a_parent_that_dies_is_told_with_what_it_said():
+    with PairParent(libraries=("no_such_library",)) as made:
+        made._process.kill()
+        with pytest.raises(PairError, match="the parent of the pairs is gone"):
+            LiveProcess(side(), made, 5.0)
+
+
+def test_forks_are_laid_out_differently(parent, tmp_path):
+    """Forks that all place their memory alike would make what a placement costs look like a property of the code."""
+    program = tmp_path / "where.py"
+    program.write_text(
+        "import mmap, ctypes, sys\n"
+        "block = mmap.mmap(-1, 2**23)\n"
+        "sys.exit(str(ctypes.addressof(ctypes.c_char.from_buffer(block))))\n"
+    )
+    seen = set()
+    for _ in range(4):
+        with pytest.raises(PairError) as raised:
+            measure_pair(side(), Side(command=(sys.executable, "-P", str(program))), parent=parent, rounds=Rounds())
+        seen.add(str(raised.value).split()[-1])
+    assert len(seen) >= 3
