@@ -8,6 +8,7 @@ are killed.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import selectors
@@ -25,6 +26,7 @@ def _import_everything() -> None:
 
     from paretune.harness import perform  # noqa: F401
     from paretune.harness.devices import cpu  # noqa: F401
+    from paretune.harness.simulator import simulation  # noqa: F401
 
     try:
         import diffusers
@@ -33,6 +35,12 @@ def _import_everything() -> None:
         diffusers.DiffusionPipeline  # noqa: B018 - a lazy module: naming it imports it
     except ImportError:
         return
+
+
+def _settle() -> None:
+    """What was imported lives as long as the process: no child needs to look through it for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 class _Server:
@@ -118,6 +126,7 @@ def _child(folder: Path, directory: Path) -> None:
 def main() -> None:
     """Entry point of ``python -m paretune.harness.forkserver``; ends with its standard input."""
     _import_everything()
+    _settle()
     _Server().serve()
 
 

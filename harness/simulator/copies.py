@@ -18,6 +18,8 @@ from paretune.harness.simulator.timeline import copy_between_cards, copy_to_devi
 __all__ = ["pinned_copy", "read_file", "transfer", "write_file"]
 
 aten = torch.ops.aten
+_strides: dict[tuple[int, Any], tuple[int, ...]] = {}
+"""Strides of copies by the source's signature and the memory format asked for."""
 
 
 def pinned_copy(tensor: SimulatedTensor) -> SimulatedTensor:
@@ -106,8 +108,13 @@ def _to_copy(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[st
 
 def _stride_of_copy(source: SimulatedTensor, memory_format: Any) -> tuple[int, ...]:
     """Strides of a copy: dense inputs keep theirs, others become contiguous, an explicit format wins."""
-    shell = torch.empty_strided(tuple(source.shape), source.stride(), dtype=source.dtype, device="meta")
-    return torch.empty_like(shell, memory_format=memory_format or torch.preserve_format).stride()
+    key = (source.sim_signature, memory_format)
+    stride = _strides.get(key)
+    if stride is None:
+        shell = torch.empty_strided(tuple(source.shape), source.stride(), dtype=source.dtype, device="meta")
+        stride = torch.empty_like(shell, memory_format=memory_format or torch.preserve_format).stride()
+        _strides[key] = stride
+    return stride
 
 
 def _copy_(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -33,6 +33,7 @@ _handlers: dict[int, Any] = {}
 """`SPECIAL` by the operator's identity: operators live as long as the process, and their hash is slow."""
 _inferred: dict[tuple[Any, ...], Inferred] = {}
 _default_dtype = torch.get_default_dtype
+_HOST = torch.device("cpu")
 
 
 def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -131,16 +132,15 @@ def _compute(
 ) -> Any:
     """Run the operator for real on the CPU and wrap what it returns."""
     inferred, charge = plan
-
-    def value_of(tensor: Any) -> Any:
-        return tensor.sim_value if isinstance(tensor, SimulatedTensor) else tensor
-
-    real_args, real_kwargs = tree_map_only(torch.Tensor, value_of, (args, kwargs))
+    real_kwargs = {name: _real(item) for name, item in kwargs.items()}
     if real_kwargs.get("device") is not None:
-        real_kwargs["device"] = torch.device("cpu")
+        real_kwargs["device"] = _HOST
     if real_kwargs.get("pin_memory"):
         real_kwargs["pin_memory"] = False
-    values = [leaf for leaf in tree_flatten(func(*real_args, **real_kwargs))[0] if isinstance(leaf, torch.Tensor)]
+    result = func(*[_real(item) for item in args], **real_kwargs)
+    values = (
+        [result] if inferred.layout is None else [v for v in tree_flatten(result)[0] if isinstance(v, torch.Tensor)]
+    )
     _submit(machine, inferred, charge)
     made = []
     for output, value in zip(inferred.outputs, values, strict=True):
@@ -151,6 +151,16 @@ def _compute(
     if charge.workspace_bytes and inferred.index >= 0:
         machine.cards[inferred.index].workspace(charge.workspace_bytes, machine.component)
     return made[0] if inferred.layout is None else rebuild(inferred, made)
+
+
+def _real(item: Any) -> Any:
+    """An argument with every simulated tensor in it replaced by its value."""
+    kind = type(item)
+    if kind is SimulatedTensor:
+        return item.sim_value
+    if kind is list or kind is tuple:
+        return kind([_real(inner) for inner in item])
+    return item
 
 
 def _plan(

@@ -61,13 +61,13 @@ class _Known:
 
     latest: _Marks
     before: _Marks | None
+    _is_steady: bool | None = None
 
     def is_steady(self) -> bool:
-        """Whether the last two calls did the same; found out once."""
-        if self.before is not None and _alike(self.before, self.latest):
-            self.before = self.latest
-            return True
-        return False
+        """Whether the last two calls did the same; decided once, after both have settled."""
+        if self._is_steady is None:
+            self._is_steady = self.before is not None and _alike(self.before, self.latest)
+        return self._is_steady
 
 
 @dataclass

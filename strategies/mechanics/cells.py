@@ -91,6 +91,15 @@ class Cell:
         """Each original with its look."""
         return zip(self.originals, self.looks)
 
+    @property
+    def is_one_tensor(self) -> bool:
+        """Whether the originals are one contiguous tensor that fills the cell, so that a copy of it is all there is."""
+        if len(self.looks) != 1:
+            return False
+        tensor, look = self.originals[0], self.looks[0]
+        is_as_found = tensor.shape == look.size and tensor.dtype == look.dtype and tensor.stride() == look.stride
+        return is_as_found and tensor.is_contiguous() and tensor.numel() * tensor.element_size() == self.num_bytes
+
     def raw(self) -> torch.Tensor:
         """The cell's own bytes as a 1-D tensor that shares the storage it was found in."""
         tensor, look = min(self.pairs(), key=lambda pair: pair[1].dtype.itemsize)

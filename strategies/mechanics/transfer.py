@@ -49,7 +49,9 @@ def carry(cell: Cell, device: torch.device) -> None:
     """Copy the cell's bytes as they are now; whoever replaced one of its tensors meanwhile keeps the replacement."""
     with outside_autograd():
         cell.originals = tuple(look.tensor.data for look in cell.looks)
-        if all(tensor.shape == look.size and tensor.dtype == look.dtype for tensor, look in cell.pairs()):
+        if cell.is_one_tensor:
+            cell.show([cell.originals[0].to(device, copy=True)])
+        elif all(tensor.shape == look.size and tensor.dtype == look.dtype for tensor, look in cell.pairs()):
             bytes_there = cell.raw().to(device, copy=True)
             cell.show(cell.views(bytes_there, 0))
         else:
