@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NAMESPACE := $(VENV)/namespace
 
-.PHONY: demo test lint types bench check clean
+.PHONY: demo test lint types bench check results results-cpu clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -35,6 +35,15 @@ bench: $(STAMP)
 
 check: $(STAMP)
 	$(BIN)/paretune check --baseline results/baselines/simulated.jsonl
+
+# Reference results; SECONDS_FOR_RESULTS bounds all ladders together, FRESH=--fresh forgets what an older simulator said.
+SECONDS_FOR_RESULTS ?= 3600
+results: $(STAMP)
+	$(BIN)/python results/make.py simulated --seconds $(SECONDS_FOR_RESULTS) $(FRESH)
+
+# Really measured: wants an otherwise idle machine.
+results-cpu: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python results/make.py cpu $(FRESH)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info
