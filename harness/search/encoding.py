@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from paretune.harness.planner import Plans, canonical
+from paretune.harness.search.features import Features, features_of
 from paretune.strategies import Plan, Setting
 
 __all__ = ["Encoding"]
@@ -41,6 +43,16 @@ class Encoding:
     def plans(self) -> Sequence[str]:
         """Texts of the feasible plans, the empty plan first."""
         return tuple(self._plans)
+
+    @cached_property
+    def parsed(self) -> Sequence[Plan]:
+        """The plans of ``plans``, in the same order."""
+        return tuple(self._plans.values())
+
+    @cached_property
+    def features(self) -> Features:
+        """The plans as rows of numbers, in the same order."""
+        return features_of(self.parsed)
 
     def params(self, plan: str) -> dict[str, str]:
         """The parameters that mean this plan. Raises ``KeyError`` for a plan that is not in the space."""

@@ -21,7 +21,9 @@ class Features:
     """``rows``: plans x columns, entries 0 or a column's weight. ``names``: what each column says, for explanations.
 
     A counted parameter with values v1 < v2 < v3 has the columns ``>= v2`` and ``>= v3``, so neighbouring values are
-    neighbours, weighted such that the whole range weighs like one categorical parameter.
+    neighbours, weighted such that the whole range weighs like one categorical parameter. What always comes together (a
+    strategy and a parameter that never varies, text encoders that share their placement) is one column: it is one
+    decision, and counting it several times would make it look like several.
     """
 
     rows: Matrix
@@ -43,7 +45,19 @@ def features_of(plans: Sequence[Plan]) -> Features:
     rows = np.zeros((len(plans), len(columns)))
     for row, column in entries:
         rows[row, column] = weights[column]
-    return Features(rows=rows, names=tuple(columns))
+    kept = _distinct(rows)
+    return Features(rows=rows[:, kept], names=tuple(np.array(list(columns), dtype=object)[kept]))
+
+
+def _distinct(rows: Matrix) -> list[int]:
+    """Of columns that stand in the same plans, the one with the most weight; in the order of the columns."""
+    best: dict[bytes, int] = {}
+    for column in range(rows.shape[1]):
+        pattern = (rows[:, column] > 0).tobytes()
+        other = best.setdefault(pattern, column)
+        if rows[:, column].max() > rows[:, other].max():
+            best[pattern] = column
+    return sorted(best.values())
 
 
 def _counted_values(plans: Sequence[Plan]) -> dict[str, list[float]]:

@@ -14,12 +14,10 @@ import numpy as np
 from paretune.harness.constraints import need_of
 from paretune.harness.question import Question
 from paretune.harness.records import Record
-from paretune.harness.search.features import features_of
 from paretune.harness.search.residual import Forecast, Prior
 from paretune.harness.search.surrogate import Surrogate
 from paretune.harness.store import Store
 from paretune.harness.study import Run
-from paretune.strategies import Plan
 
 __all__ = ["SimulatedPrior", "forecasts", "nearest_card", "prior_for"]
 
@@ -90,7 +88,7 @@ class SimulatedPrior:
 def forecasts(question: Question, records: list[Record]) -> dict[str, Forecast]:
     """A forecast for every plan: simulated figures where there are some, elsewhere what they imply."""
     texts = question.encoding.plans
-    rows = features_of([Plan.parse(text) for text in texts]).rows
+    rows = question.encoding.features.rows
     index = {text: row for row, text in enumerate(texts)}
     usable = [r for r in records if r.is_complete and r.plan in index and r.median_latency_s and need_of(r)]
     if not usable:

@@ -11,11 +11,10 @@ from scipy.special import ndtr
 
 from paretune.harness.search.blame import survival
 from paretune.harness.search.encoding import Encoding
-from paretune.harness.search.features import Matrix, features_of
+from paretune.harness.search.features import Matrix
 from paretune.harness.search.history import FAILED_SIZES, Seen
 from paretune.harness.search.listed import ListedSampler
-from paretune.harness.search.surrogate import Surrogate
-from paretune.strategies import Plan
+from paretune.harness.search.surrogate import MEMORY, TIME, Surrogate
 
 __all__ = ["Forecast", "Prior", "Residual"]
 
@@ -40,10 +39,10 @@ class Residual(ListedSampler):
 
         expected improvement x P(fits) x P(does not crash).
 
-    The error is learnt in the log, by main effects and a smooth remainder (``main_effects_only`` without the
-    remainder). A share ``explore`` of the proposals goes to the plan that is least known among those that may fit, so a
-    wrong forecast is found out. ``caps`` are the memory sizes that the study must answer; proposals take turns among
-    them.
+    The error is learnt in the log, by effects of settings, of pairs, and a smooth remainder (``main_effects_only``: by
+    the first alone). A share ``explore`` of the proposals goes to the least known plan among those that may fit and may
+    yet be the fastest, so a wrong forecast is found out. ``caps`` are the memory sizes that the study must answer;
+    proposals take turns among them.
     """
 
     def __init__(
@@ -62,11 +61,10 @@ class Residual(ListedSampler):
         self._caps = [float(cap) for cap in caps] or [math.inf]
         self._explore = explore
         self._index = {plan: row for row, plan in enumerate(encoding.plans)}
-        parsed = [Plan.parse(plan) for plan in encoding.plans]
-        self._rows = features_of(parsed).rows
-        self._wanted = np.array([allow_lossy or not plan.is_lossy for plan in parsed])
-        self._latency = Surrogate(self._rows, main_effects_only=main_effects_only)
-        self._need = Surrogate(self._rows, main_effects_only=main_effects_only)
+        self._rows = encoding.features.rows
+        self._wanted = np.array([allow_lossy or not plan.is_lossy for plan in encoding.parsed])
+        self._latency = Surrogate(self._rows, scales=TIME, main_effects_only=main_effects_only)
+        self._need = Surrogate(self._rows, scales=MEMORY if prior else TIME, main_effects_only=main_effects_only)
         self._num_proposed = 0
 
     def forecast(self) -> Mapping[str, Forecast]:
@@ -84,7 +82,7 @@ class Residual(ListedSampler):
         alive = self._survival(known)
         cap = self._caps[self._num_proposed % len(self._caps)]
         fits = _chance_below(math.log(cap), *need) * alive
-        gain = latency[1] if self._explores() else self._improvement(latency, known, cap)
+        gain = (self._uncertainty if self._explores() else self._improvement)(latency, known, cap)
         score = gain * fits
         if not (score[rows] > 0).any():
             score = fits * 1e-9 - need[0] * 1e-12
@@ -132,6 +130,13 @@ class Residual(ListedSampler):
         worked = [self._index[p] for p, s in known.items() if s.is_complete or s.outcome in FAILED_SIZES]
         crashed = [self._index[p] for p, s in known.items() if not s.is_complete and s.outcome not in FAILED_SIZES]
         return survival(self._rows, worked, crashed)
+
+    def _uncertainty(self, latency: tuple[Matrix, Matrix], known: Mapping[str, Seen], cap: float) -> Matrix:
+        """How little is known of each plan's time, and next to nothing for plans that are hardly the fastest."""
+        mean, deviation = latency
+        best = self._best(known, cap)
+        may_win = mean - 2 * deviation < (math.inf if best is None else best)
+        return np.asarray(np.where(may_win, deviation, deviation * 1e-3))
 
     def _improvement(self, latency: tuple[Matrix, Matrix], known: Mapping[str, Seen], cap: float) -> Matrix:
         mean, deviation = latency
