@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from paretune.harness.records import Kind, Record
 from paretune.harness.stats import mad, median, outliers
+from paretune.strategies.sizes import format_gib
 
 __all__ = ["Advice", "advise", "notices"]
 
 _SLOW_FIRST, _WIDE_SPREAD, _DRIFT = 1.5, 0.05, 0.05
 _FRAGMENTED, _STALLED, _HOST_NEARLY_FULL = 1.10, 0.20, 0.90
+_RELOADED = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +101,18 @@ def _copies(record: Record) -> Iterator[Advice]:
         yield Advice(say=say, next="keep more blocks resident, or store weights in fewer bytes")
 
 
+def _tiles(record: Record) -> Iterator[Advice]:
+    """Tiles of a model whose weights an offload brings: each brings them anew unless they are kept."""
+    for told in record.facts.values():
+        for entry in ("decode", "encode"):
+            call = told.get(entry) if isinstance(told, Mapping) else None
+            loads, groups = (call.get("num_group_loads"), call.get("num_groups")) if call else (None, None)
+            if loads and groups and loads > _RELOADED * groups:
+                say = f"{entry} brought {groups} groups of weights {loads} times for {call['num_tiles']} tiles"
+                price = format_gib(call["group_bytes"])
+                yield Advice(say=say, next=f"try vae_tiling(keep_weights=true), once each, if {price} more fit")
+
+
 def _conditions(record: Record) -> Iterator[Advice]:
     seen = record.counters
     if seen.get("foreign_processes"):
@@ -117,4 +131,4 @@ def _output(record: Record) -> Iterator[Advice]:
         yield Advice(say="this plan may change the output and was not compared", next="set procedure.check_output")
 
 
-_LOOKS: tuple[Callable[[Record], Iterator[Advice]], ...] = (_timing, _memory, _copies, _conditions, _output)
+_LOOKS: tuple[Callable[[Record], Iterator[Advice]], ...] = (_timing, _memory, _copies, _tiles, _conditions, _output)

@@ -12,6 +12,7 @@ from paretune.strategies.rules import Before, Excludes
 if TYPE_CHECKING:
     import torch
 
+    from paretune.strategies.mechanics.tiled_calls import TiledCalls
     from paretune.strategies.mechanics.tiling import Tiling
 
 __all__ = ["VaeTiling"]
@@ -24,6 +25,10 @@ class VaeTiling(ComponentStrategy):
     The model's own functions run on each tile, and the tiles are blended linearly. Sizes need not divide: a tile is the
     largest multiple of the compression ratio within ``tile_size``, the last one is moved back to end at the edge.
     Lossy, because a convolution near a tile's edge, and attention over the picture, see less than the whole.
+
+    Where an offload brings the model's weights group by group, every tile brings them anew; a record's facts say how
+    many loads that were. ``keep_weights`` keeps what a call has brought until it returns: one load a group, at the
+    price of the whole model on the device beside a tile.
 
     Raises ``Unsupported`` with the class's name for autoencoders that cannot be tiled.
     """
@@ -49,6 +54,10 @@ class VaeTiling(ComponentStrategy):
     )
     tile_frames: int | None = tunable(default=None, free=True, help="frames per tile in time; null leaves time whole")
 
+    keep_weights: bool = tunable(
+        default=False, choices=(False,), free=True, help="keep what an offload brings until all tiles are done"
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.tile_size, list):
@@ -62,23 +71,28 @@ class VaeTiling(ComponentStrategy):
             value = getattr(self, name)
             if value is not None and not _is_count(value):
                 raise PlanError(f"vae_tiling.{name}: {value!r} is not a positive number.")
+        if not isinstance(self.keep_weights, bool):
+            raise PlanError(f"vae_tiling.keep_weights: {self.keep_weights!r} is neither true nor false.")
 
     def apply(self, model: torch.nn.Module, device: torch.device, undo: Undo) -> Facts:
         from paretune.strategies.mechanics import codec
         from paretune.strategies.mechanics.override import Specialised
+        from paretune.strategies.mechanics.tiled_calls import TiledCalls
 
         codec.refuse_class(model, strategy=self.name, flag="use_tiling")
         tiling = self._tiling(codec.spatial_ratio(model), codec.temporal_ratio(model))
         latents = tiling.latent_tile(tiling.ratio) if tiling.ratio else None
         original, ways = type(model), codec.directions(model)
-        members = {way: _in_tiles(getattr(original, way), getattr(tiling, way)) for way in ways}
-        Specialised(undo).apply(model, **members)
-        return {
+        fixed = {
             "tiled": list(ways),
             "tile_size_latents": list(latents) if latents else None,
             "compression_ratio": tiling.ratio,
             "temporal_ratio": tiling.frame_ratio,
         }
+        calls = TiledCalls(fixed, keeps_weights=self.keep_weights)
+        members = {way: _in_tiles(way, getattr(original, way), getattr(tiling, way), calls) for way in ways}
+        Specialised(undo).apply(model, **members)
+        return calls
 
     def _tiling(self, ratio: int | None, frame_ratio: int | None) -> Tiling:
         from paretune.strategies.mechanics.tiling import Tiling
@@ -98,11 +112,11 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def _in_tiles(original: Any, in_tiles: Any) -> Any:
+def _in_tiles(entry: str, original: Any, in_tiles: Any, calls: TiledCalls) -> Any:
     from paretune.strategies.mechanics.codec import leading_tensor
 
     def cut(self: Any, *args: Any, **kwargs: Any) -> Any:
         whole, rest, named = leading_tensor(original, args, kwargs)
-        return in_tiles(lambda tile: original(self, tile, *rest, **named), whole)
+        return calls.run(self, entry, in_tiles, lambda tile: original(self, tile, *rest, **named), whole)
 
     return cut

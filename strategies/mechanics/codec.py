@@ -85,7 +85,7 @@ def temporal_ratio(model: nn.Module) -> int | None:
 
 
 def _stated(model: nn.Module, names: tuple[str, ...]) -> int | None:
-    for place in (vars(model), getattr(model, "config", None)):
+    for place in (vars(model), getattr(model, "config", None), type(model)):
         for name in names:
             value: Any = place.get(name) if isinstance(place, dict) else getattr(place, name, None)
             if isinstance(value, int) and not isinstance(value, bool) and value >= 1:

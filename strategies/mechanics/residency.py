@@ -48,8 +48,8 @@ class Residency:
 
     Every call of a module that needs a unit opens a frame, which holds the unit until the call returns or raises. A
     read of a weight inside a call (``child.weight`` without calling the child) holds the unit for the frame that is
-    open. What is fetched ahead of need is predicted from earlier calls. One lock a component, or a pipeline, keeps
-    threads apart.
+    open. What is fetched ahead of need is predicted from earlier calls. While ``keeps_passing``, what a call needed
+    stays until the outermost call returns. One lock a component, or a pipeline, keeps threads apart.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class Residency:
         self._thread: int | None = None
         self._coming: list[Unit] = []
         self._idle: list[Unit] = []
+        self.keeps_passing = False
         self._is_stale = False
         self._is_closed = False
 
@@ -240,7 +241,7 @@ class Residency:
 
     def _release(self, unit: Unit) -> None:
         unit.num_uses -= 1
-        if unit.num_uses or unit.group.keep is not Keep.CALL:
+        if unit.num_uses or unit.group.keep is not Keep.CALL or self.keeps_passing:
             return
         if len(unit.group.triggers) == 1:
             unit.send_away(self.link)

@@ -48,11 +48,15 @@ class Group:
 
 @dataclass(kw_only=True, eq=False)
 class Unit:
-    """A group at work. num_uses: calls in progress that need it. is_edited: it must be written back when it leaves."""
+    """A group at work. num_uses: calls in progress that need it. num_fetches: how often it was brought so far.
+
+    is_edited: it must be written back when it leaves.
+    """
 
     group: Group
     bundles: tuple[Bundle, ...]
     num_uses: int = 0
+    num_fetches: int = 0
     is_fetched: bool = False
     is_shown: bool = False
     is_edited: bool = False
@@ -76,6 +80,7 @@ class Unit:
                 bundle.drop(link, was_read=False)
             raise
         self.is_fetched = True
+        self.num_fetches += 1
 
     def show(self, link: Link) -> None:
         """Make the unit's tensors point at the device."""
