@@ -13,7 +13,7 @@ from paretune.harness.simulator.machine import Machine
 from paretune.harness.simulator.placement import named_index
 from paretune.harness.simulator.storage import Storage
 from paretune.harness.simulator.tensor import SimulatedTensor, extent_bytes, make_tensor
-from paretune.harness.simulator.timeline import copy_between_cards, copy_to_device, copy_to_host, host_work, launch
+from paretune.harness.simulator.timeline import copy_between_cards, copy_over_link, host_work, launch
 
 __all__ = ["pinned_copy", "read_file", "transfer", "write_file"]
 
@@ -49,9 +49,11 @@ def transfer(source: SimulatedTensor, target: Storage, nbytes: int, *, non_block
     if start < 0 and end < 0:
         host_work(machine, nbytes / machine.host.memcpy_bytes_per_s)
     elif start < 0:
-        copy_to_device(machine.cards[end], nbytes, pinned=source.sim_storage.pinned, non_blocking=non_blocking)
+        pinned = source.sim_storage.pinned
+        copy_over_link(machine.cards[end], nbytes, to_device=True, pinned=pinned, non_blocking=non_blocking)
     elif end < 0:
-        copy_to_host(machine.cards[start], nbytes, pinned=target.pinned, non_blocking=non_blocking)
+        pinned = target.pinned
+        copy_over_link(machine.cards[start], nbytes, to_device=False, pinned=pinned, non_blocking=non_blocking)
     elif start != end:
         copy_between_cards(machine.cards[start], machine.cards[end], nbytes)
     else:

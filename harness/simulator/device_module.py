@@ -35,15 +35,16 @@ class device:  # noqa: N801 - torch.cuda's name
         self._index = (
             device if isinstance(device, int) else (torch.device(device).index if device is not None else None)
         )
+        self._outer: list[int] = []
 
     def __enter__(self) -> None:
         machine = active_machine()
-        self._outer = machine.current_index
+        self._outer.append(machine.current_index)
         if self._index is not None and self._index >= 0:
             machine.current_index = machine.card(self._index).index
 
     def __exit__(self, *_: Any) -> None:
-        active_machine().current_index = self._outer
+        active_machine().current_index = self._outer.pop()
 
 
 class StreamContext:

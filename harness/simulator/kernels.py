@@ -13,7 +13,7 @@ from paretune.harness.simulator.placement import named_index
 from paretune.harness.simulator.registration import active_machine
 from paretune.harness.simulator.storage import Storage
 from paretune.harness.simulator.tensor import SimulatedTensor, extent_bytes, make_tensor
-from paretune.harness.simulator.timeline import copy_to_device
+from paretune.harness.simulator.timeline import copy_over_link
 
 __all__ = ["ShallowCopies", "register_kernels"]
 
@@ -65,9 +65,10 @@ def _empty_strided(size: Any, stride: Any, *, dtype: Any = None, device: Any = N
 def _copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
     if not isinstance(target, SimulatedTensor) or isinstance(source, SimulatedTensor):
         raise RuntimeError("a simulated tensor was copied while its simulation was switched off")
-    copy_to_device(
+    copy_over_link(
         target.sim_storage.machine.cards[target.sim_storage.index],
         target.sim_storage.nbytes,
+        to_device=True,
         pinned=False,
         non_blocking=False,
     )

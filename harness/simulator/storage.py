@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from paretune.harness.simulator.timeline import host_work
@@ -61,8 +63,9 @@ class Storage:
         else:
             self.machine.host_memory.free(block, self.label)
 
-    def __del__(self) -> None:
-        if getattr(self, "block", None) is not None:
+    def __del__(self, _is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        """Count the bytes as free, except at the interpreter's end, when the modules that count may be gone already."""
+        if getattr(self, "block", None) is not None and not _is_finalizing():
             self._give_back()
 
     @property
@@ -96,9 +99,10 @@ class Storage:
 
     def address(self) -> int:
         """A stand-in for the data pointer, unique among live storages; zero for an empty one."""
-        if not self.nbytes or self.block is None:
+        block = self.block
+        if block is None or not self.nbytes:
             return 0
-        return int(self.block.address) if self.index >= 0 else id(self)
+        return block.address if self.index >= 0 else id(self)  # type: ignore[no-any-return]
 
 
 class StorageView:

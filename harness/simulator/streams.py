@@ -26,6 +26,7 @@ class Stream:
         self.priority = priority
         self.stream_id = self._card.adopt(self)
         self.ready_s = 0.0
+        self._outer: list[Stream] = []
 
     def wait_event(self, event: Event) -> None:
         """Later work on this stream starts after the event."""
@@ -69,12 +70,12 @@ class Stream:
         return hash((self._card.index, self.stream_id))
 
     def __enter__(self) -> Stream:
-        self._outer = self._card.current
+        self._outer.append(self._card.current)
         self._card.current = self
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._card.current = self._outer
+        self._card.current = self._outer.pop()
 
     def __repr__(self) -> str:
         return f"<simulated Stream device={self.device} id={self.stream_id}>"

@@ -78,7 +78,8 @@ class SimulatedTensor(torch.Tensor):
     def data_ptr(self) -> int:
         """A stand-in address, unique among live tensors; zero for an empty tensor."""
         base = self.sim_storage.address()
-        return base + int(self.storage_offset()) * self.element_size() if base else 0
+        offset = self.storage_offset()
+        return base + int(offset) * self.element_size() if base and offset else base
 
     def is_pinned(self, device: Any = None) -> bool:
         """Whether the memory is page-locked host memory."""

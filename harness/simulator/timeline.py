@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from paretune.harness.simulator.machine import Machine, SimulatedCard
 
-__all__ = ["LAUNCH_QUEUE", "copy_between_cards", "copy_to_device", "copy_to_host", "host_work", "launch"]
+__all__ = ["LAUNCH_QUEUE", "copy_between_cards", "copy_over_link", "host_work", "launch"]
 
 
 LAUNCH_QUEUE = 1024
@@ -44,31 +44,22 @@ def host_work(machine: Machine, seconds: float) -> None:
     machine.host_s += seconds
 
 
-def copy_to_device(card: SimulatedCard, size_bytes: int, *, pinned: bool, non_blocking: bool) -> None:
-    """Copy from the host: pinned copies run on the engine, pageable ones hold the host until they are done."""
-    machine, sheet = card.machine, card.sheet
-    machine.traffic.h2d_bytes += size_bytes
-    rate = sheet.pinned_h2d_bytes_per_s
+def copy_over_link(card: SimulatedCard, size_bytes: int, *, to_device: bool, pinned: bool, non_blocking: bool) -> None:
+    """Copy between the host and a card: pinned copies run on their direction's engine, pageable ones hold the host."""
+    machine, sheet, host = card.machine, card.sheet, card.machine.host
+    traffic = machine.traffic
+    if to_device:
+        traffic.h2d_bytes += size_bytes
+        engine, rate, pageable_rate = "h2d_free_s", sheet.pinned_h2d_bytes_per_s, host.pageable_h2d_bytes_per_s
+    else:
+        traffic.d2h_bytes += size_bytes
+        engine, rate, pageable_rate = "d2h_free_s", sheet.pinned_d2h_bytes_per_s, host.pageable_d2h_bytes_per_s
     if not pinned:
-        machine.traffic.pageable_bytes += size_bytes
-        rate = min(rate, machine.host.pageable_h2d_bytes_per_s)
-    end = _on_engine(card, "h2d_free_s", size_bytes / rate)
+        traffic.pageable_bytes += size_bytes
+        rate = min(rate, pageable_rate)
+    end = _on_engine(card, engine, size_bytes / rate)
     if not pinned or not non_blocking:
-        machine.traffic.num_synchronisations += 1
-        machine.wait(end)
-
-
-def copy_to_host(card: SimulatedCard, size_bytes: int, *, pinned: bool, non_blocking: bool) -> None:
-    """Copy to the host; into pageable memory it always holds the host."""
-    machine, sheet = card.machine, card.sheet
-    machine.traffic.d2h_bytes += size_bytes
-    rate = sheet.pinned_d2h_bytes_per_s
-    if not pinned:
-        machine.traffic.pageable_bytes += size_bytes
-        rate = min(rate, machine.host.pageable_d2h_bytes_per_s)
-    end = _on_engine(card, "d2h_free_s", size_bytes / rate)
-    if not pinned or not non_blocking:
-        machine.traffic.num_synchronisations += 1
+        traffic.num_synchronisations += 1
         machine.wait(end)
 
 

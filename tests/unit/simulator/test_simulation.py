@@ -156,3 +156,13 @@ def test_the_device_module_has_the_names_of_cuda() -> None:
         assert module.get_device_capability() == (7, 5)
         free, total = module.mem_get_info()
         assert total - free == module.get_device_properties().total_memory - free
+
+
+def test_memory_that_outlives_the_interpreter_is_not_counted_any_more() -> None:
+    with Simulation("rtx-4090") as sim:
+        storage = torch.empty(1 << 20, device="sim").sim_storage  # type: ignore[attr-defined]
+        live = sim.machine.cards[0].ledger.now_bytes
+        storage.__del__(lambda: True)
+        assert sim.machine.cards[0].ledger.now_bytes == live
+        storage.__del__(lambda: False)
+        assert sim.machine.cards[0].ledger.now_bytes == live - (4 << 20)

@@ -147,3 +147,32 @@ def test_pinned_memory_rounds_up_to_powers_of_two(sim: Running) -> None:
     kept = torch.empty(5 << 20, dtype=torch.uint8).pin_memory()
     assert kept.is_pinned()
     assert torch.sim.host_memory_stats()["allocated_bytes.current"] == 8 << 20
+
+
+def test_a_stream_entered_again_inside_itself_gives_back_what_was_current(sim: Running) -> None:
+    card, stream, other = sim.machine.cards[0], torch.sim.Stream(), torch.sim.Stream()
+    with stream:
+        with other, torch.sim.stream(stream):
+            assert card.current is stream
+            with stream:
+                assert card.current is stream
+        assert card.current is stream
+    assert card.current is card.default
+
+
+def test_copies_of_both_directions_run_at_their_own_rate_on_their_own_engine(sim: Running) -> None:
+    card, sheet, latency_s = sim.machine.cards[0], sim.machine.sheet, sim.machine.host.copy_latency_s
+    pinned = torch.empty(1 << 30, dtype=torch.uint8, pin_memory=True)
+    on_card = torch.empty(1 << 30, dtype=torch.uint8, device="sim")
+    torch.sim.synchronize()
+    for target, source, rate in (
+        (on_card, pinned, sheet.pinned_h2d_bytes_per_s),
+        (pinned, on_card, sheet.pinned_d2h_bytes_per_s),
+    ):
+        before = sim.machine.host_s
+        target.copy_(source, non_blocking=True)
+        called_s = sim.machine.host_s
+        torch.sim.synchronize()
+        assert called_s - before == pytest.approx(sim.machine.host.copy_call_s)
+        assert sim.machine.host_s - called_s == pytest.approx(latency_s + (1 << 30) / rate)
+    assert card.h2d_free_s < card.d2h_free_s == card.current.ready_s
