@@ -14,7 +14,8 @@ from paretune.harness.records import Kind, Record
 from paretune.harness.search.ledger import Ledger
 from paretune.harness.search.quality import PriorQuality, prior_quality
 from paretune.harness.store import Store
-from paretune.harness.study import Progress, Run, Study, StudyResult
+from paretune.harness.study import Progress, Run, Study, StudyResult, checked
+from paretune.harness.tile_fit import try_larger_tiles
 
 __all__ = ["Answer", "answer_from", "tune", "verified"]
 
@@ -56,6 +57,7 @@ def tune(
     study = Study(question=question, store=store, ledger=ledger, run_trial=run_trial, progress=progress)
     result = study.run()
     _bring_home(result, store)
+    _larger_tiles(question, store, run_trial)
     _finals(question, store, run_trial)
     answer = answer_from(question, store, run_trial=run_trial)
     quality = prior_quality(ledger.forecast(), result.records)
@@ -96,6 +98,18 @@ def verified(
         known.append(record)
         best = recommend(known, budget, allow_lossy=lossy, objective=objective)
     return best, known
+
+
+def _larger_tiles(question: Question, store: Store, run_trial: Run) -> None:
+    """Add what the recommended plan needs and takes with larger tiles, where the budget has room for them."""
+    known = {r.plan: r for r in store.records() if question.answers(r) and r.options.get("purpose") is None}
+
+    def run(plan: str) -> Record:
+        return known[plan] if plan in known else checked(run_trial(question.trial(plan)))
+
+    for plan, record in try_larger_tiles(question, list(known.values()), run):
+        if plan not in known:
+            store.append(record)
 
 
 def _finals(question: Question, store: Store, run_trial: Run) -> None:

@@ -1,0 +1,123 @@
+"""Find the largest tile that fits: forecast the need of every size from those that ran, run the largest, look again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from paretune.harness.constraints import need_of
+from paretune.harness.question import Question
+from paretune.harness.recommend import recommend
+from paretune.harness.records import Record
+from paretune.strategies import Plan, Setting, VaeTiling
+from paretune.strategies.mechanics.tiles import largest_fitting
+
+__all__ = ["forecast_needs", "try_larger_tiles"]
+
+_STEP_PIXELS = 64
+_MAX_RUNS = 5
+
+
+def try_larger_tiles(
+    question: Question, records: Sequence[Record], run: Callable[[str], Record]
+) -> Iterator[tuple[str, Record]]:
+    """Run the recommended plan with the largest tile that is forecast to fit the budget, and look again, a few times.
+
+    ``run`` measures a plan. Each plan comes with its record as it is made; its tile size is a number like any other.
+    Nothing is done without a cap, where the space leaves no choice of a tile size, or where the recommended plan does
+    not tile with square tiles. A larger tile is no finding by itself: the recommendation compares what was measured.
+    """
+    cap_bytes, known = question.budget.device_memory, list(records)
+    if cap_bytes is None or not _is_open(question):
+        return
+    spec = question.spec
+    best = recommend(known, question.budget, allow_lossy=spec.allow_lossy, objective=spec.objective).chosen
+    if best is None or (chosen := _tile_of(Plan.parse(best.plan))) is None:
+        return
+    plan, sides = Plan.parse(best.plan), [best.workload.get(name) for name in ("height", "width")]
+    side = max((size for size in sides if isinstance(size, int)), default=0)
+    needs = {tile: need for record in known if (found := _sibling(record, plan, cap_bytes)) for tile, need in [found]}
+    for _ in range(_MAX_RUNS):
+        tile = _next_tile(needs, chosen, side, cap_bytes)
+        if tile is None:
+            return
+        text = str(_with_tile(plan, tile))
+        record = run(text)
+        yield text, record
+        needs[tile] = _need_bytes(record, cap_bytes)
+
+
+def _next_tile(needs: Mapping[int, int], chosen: int, side: int, cap_bytes: int) -> int | None:
+    """The size to run next, between the largest known to fit and the smallest known not to; ``None`` when none is left.
+
+    It is the largest that is forecast to fit. After one that did not fit the forecast is trusted only while it narrows
+    the rest by a third, and the middle is taken otherwise.
+    """
+    low = max([chosen, *(tile for tile, need in needs.items() if need <= cap_bytes)])
+    high = min((tile for tile, need in needs.items() if need > cap_bytes and tile > low), default=None)
+    left = range((low // _STEP_PIXELS + 1) * _STEP_PIXELS, high or side, _STEP_PIXELS)
+    if not left:
+        return None
+    tile = largest_fitting(left, forecast_needs(needs), cap_bytes)
+    if high is not None and (tile is None or tile < low + (high - low) / 3):
+        return left[len(left) // 2]
+    return tile
+
+
+def forecast_needs(needs: Mapping[int, int]) -> Callable[[int], int]:
+    """Bytes that a plan needs by the side of its tile, from at least one side that ran; it never falls as tiles grow.
+
+    Needs grow with a tile's area: straight between two sides, and beyond the last as between the last two. A single one
+    is taken to grow with the area as a whole, which is too much rather than too little.
+    """
+    points: list[tuple[int, int]] = []
+    for side in sorted(needs):
+        points.append((side * side, max(needs[side], points[-1][1] if points else 0)))
+    if len(points) == 1:
+        points.insert(0, (0, 0))
+
+    def forecast(side: int) -> int:
+        area = side * side
+        index = next((i for i in range(1, len(points)) if points[i][0] >= area), len(points) - 1)
+        (low, below), (high, above) = points[index - 1], points[index]
+        return max(round(below + (above - below) * (area - low) / (high - low)), points[0][1])
+
+    return forecast
+
+
+def _is_open(question: Question) -> bool:
+    """Whether the space lets the search choose a tile size."""
+    settings = (setting for axis in question.plans.axes for each in axis.alternatives for setting in each)
+    return len({setting.strategy.tile_size for setting in settings if isinstance(setting.strategy, VaeTiling)}) > 1
+
+
+def _tile_of(plan: Plan) -> int | None:
+    """Side of the plan's square tiles."""
+    sizes = [setting.strategy.tile_size for setting in plan if isinstance(setting.strategy, VaeTiling)]
+    return sizes[0] if len(sizes) == 1 and isinstance(sizes[0], int) else None
+
+
+def _with_tile(plan: Plan, tile: int) -> Plan:
+    def resized(setting: Setting) -> Setting:
+        strategy = setting.strategy
+        if not isinstance(strategy, VaeTiling):
+            return setting
+        return dataclasses.replace(setting, strategy=dataclasses.replace(strategy, tile_size=tile))
+
+    return Plan(tuple(resized(setting) for setting in plan))
+
+
+def _sibling(record: Record, plan: Plan, cap_bytes: int) -> tuple[int, int] | None:
+    """Tile size and need of a record of the same plan but for its tile size."""
+    other = Plan.parse(record.plan)
+    tile = _tile_of(other)
+    if tile is None or _with_tile(plan, tile) != other:
+        return None
+    return tile, _need_bytes(record, cap_bytes)
+
+
+def _need_bytes(record: Record, cap_bytes: int) -> int:
+    """What did not complete did not fit, whatever is known of its size."""
+    need = need_of(record)
+    known = need.total_bytes if need is not None else 0
+    return known if record.is_complete and known else max(known, cap_bytes + 1)
