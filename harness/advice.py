@@ -15,6 +15,7 @@ __all__ = ["Advice", "advise", "notices"]
 _SLOW_FIRST, _WIDE_SPREAD, _DRIFT = 1.5, 0.05, 0.05
 _FRAGMENTED, _STALLED, _HOST_NEARLY_FULL = 1.10, 0.20, 0.90
 _RELOADED = 1.5
+_ENTRIES = ("decode", "encode")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +105,12 @@ def _copies(record: Record) -> Iterator[Advice]:
 def _tiles(record: Record) -> Iterator[Advice]:
     """Tiles of a model whose weights an offload brings: each brings them anew unless they are kept."""
     for told in record.facts.values():
-        for entry in ("decode", "encode"):
+        for entry in _ENTRIES:
             call = told.get(entry) if isinstance(told, Mapping) else None
-            loads, groups = (call.get("num_group_loads"), call.get("num_groups")) if call else (None, None)
-            if loads and groups and loads > _RELOADED * groups:
+            if not isinstance(call, Mapping) or not call.get("num_groups"):
+                continue
+            groups, loads = call["num_groups"], call["num_group_loads"]
+            if loads > _RELOADED * groups:
                 say = f"{entry} brought {groups} groups of weights {loads} times for {call['num_tiles']} tiles"
                 price = format_gib(call["group_bytes"])
                 yield Advice(say=say, next=f"try vae_tiling(keep_weights=true), once each, if {price} more fit")

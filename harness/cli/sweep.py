@@ -45,14 +45,16 @@ def command(
     """
     settings = {"device": device, "budget.device_memory": vram, "effort.workers": workers, "search.sampler": "grid"}
     made = all_asked(question, overrides or [], {**settings, "effort.max_trials": trials or 10**6})
-    answers = [(title, _swept(one.without_lifting(), output, storage)) for title, one in made]
-    if format == "json" and len(answers) > 1:
-        _print([record for _, records in answers for record in records], format, vram, is_mixed=True)
+    if format == "json" and len(made) > 1:
+        records = [record for _, one in made for record in _swept(one.without_lifting(), output, storage)]
+        _print(records, format, vram, is_mixed=True)
         return
-    for title, records in answers:
-        if len(answers) > 1 and format in ("text", "markdown"):
+    for title, one in made:
+        records = _swept(one.without_lifting(), output, storage)
+        if len(made) > 1 and format in ("text", "markdown"):
             sys.stdout.write(f"\n## {title}\n\n")
         _print(records, format, vram)
+        sys.stdout.flush()
 
 
 def _swept(made: Question, output: Path, storage: str | None) -> list[Record]:
