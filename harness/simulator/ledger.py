@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
+
+from paretune.harness.simulator.memory_timeline import MemoryTimeline, Stretch, by_kind
 
 __all__ = ["Context", "Label", "Ledger", "Peak"]
 
@@ -19,6 +22,7 @@ class Context(Protocol):
 
     operator: object
     module: object
+    host_s: float
 
     def name_of(self, module: object) -> str:
         """The module's qualified name."""
@@ -41,6 +45,9 @@ class Ledger:
     __slots__ = (
         "_context",
         "_fresh",
+        "_high_bytes",
+        "_high_kinds",
+        "_is_peak",
         "_operator",
         "by_label",
         "now_bytes",
@@ -49,11 +56,18 @@ class Ledger:
         "phase",
         "phase_peaks",
         "phase_pictures",
+        "timeline",
+        "window_kinds",
         "window_peak_bytes",
     )
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self.timeline = MemoryTimeline()
+        self.window_kinds: Mapping[str, int] = {}
+        self._high_bytes = 0
+        self._high_kinds: Mapping[str, int] = {}
+        self._is_peak = False
         self.now_bytes = 0
         self.peak_bytes = 0
         self.window_peak_bytes = 0
@@ -67,18 +81,43 @@ class Ledger:
 
     def add(self, size_bytes: int, label: Label) -> None:
         """Count bytes that became live."""
+        if self._context.host_s >= self.timeline.ends_s:
+            self._end_stretch()
         self.by_label[label] = self.by_label.get(label, 0) + size_bytes
         now = self.now_bytes = self.now_bytes + size_bytes
-        if now > self.peak_bytes:
-            self.peak_bytes = now
+        if now > self._high_bytes:
+            self._high_bytes = now
             self._fresh = True
-            context = self._context
-            self._operator = (context.operator, context.module)
+            if now > self.peak_bytes:
+                self.peak_bytes = now
+                self._is_peak = True
+                context = self._context
+                self._operator = (context.operator, context.module)
         if now > self.window_peak_bytes:
             self.window_peak_bytes = now
 
-    def touch(self, total_bytes: int) -> None:
-        """Note that the bytes rose to `total_bytes` and fell again, in a stretch that was repeated without being run."""
+    def open_window(self) -> None:
+        """Start `window_peak_bytes`, and the kinds alive at it, from the live bytes."""
+        if self.timeline.is_running:
+            self._end_stretch()
+        self.window_peak_bytes = self.now_bytes
+        self.window_kinds = {}
+
+    def close_window(self) -> Mapping[str, int]:
+        """Bytes of each kind at the window's highest point; empty where no timeline runs."""
+        if self._fresh:
+            self._settle()
+        return self.window_kinds
+
+    def touch(self, total_bytes: int, kinds: Mapping[str, int]) -> None:
+        """Note that the bytes rose to `total_bytes` and fell again, in a stretch that was repeated without being run.
+
+        kinds: the same bytes by kind, where they are known.
+        """
+        if self.timeline.is_running and kinds:
+            self._end_stretch()
+            self._high_bytes, self._high_kinds, self._fresh = total_bytes, kinds, False
+            self._end_stretch()
         if total_bytes > self.peak_bytes:
             self._take_picture()
             more = total_bytes - sum(self.peak.by_label.values())
@@ -89,7 +128,7 @@ class Ledger:
     def remove(self, size_bytes: int, label: Label) -> None:
         """Count bytes that died."""
         if self._fresh:
-            self._take_picture()
+            self._settle()
         self.by_label[label] -= size_bytes
         self.now_bytes -= size_bytes
 
@@ -101,32 +140,58 @@ class Ledger:
     def begin_phase(self, phase: str) -> None:
         """Close the running phase's peak and start the next phase from what is live now."""
         self.close_phase()
+        if self.timeline.is_running:
+            self._end_stretch()
         self.phase = phase
         self.reset_peak()
+
+    def end_timeline(self) -> None:
+        """Close the running stretch; the timeline stays as it is until it is started again."""
+        if self.timeline.is_running:
+            self._end_stretch()
+            self.timeline.stop()
 
     def close_phase(self) -> None:
         """Write the running phase's peak down; a phase entered twice keeps its higher one."""
         if self._fresh:
-            self._take_picture()
+            self._settle()
         if self.peak_bytes >= self.phase_peaks.get(self.phase, 0):
             self.phase_peaks[self.phase] = self.peak_bytes
             self.phase_pictures[self.phase] = self.peak
 
     def reset_peak(self) -> None:
         """Start the peak again from the live bytes."""
-        self.peak_bytes = self.now_bytes
-        self._fresh = True
+        self.peak_bytes = self._high_bytes = self.now_bytes
+        self._fresh = self._is_peak = True
         self._operator = ("", "")
 
     def picture(self) -> Peak:
         """The state at the highest point since the last reset."""
         if self._fresh:
-            self._take_picture()
+            self._settle()
         return self.peak
+
+    def _settle(self) -> None:
+        """Before bytes die: note what is alive at the highest point so far."""
+        if self._is_peak:
+            self._take_picture()
+        if self.timeline.is_running:
+            self._high_kinds = by_kind(self.by_label)
+            if self.now_bytes >= self.window_peak_bytes:
+                self.window_kinds = self._high_kinds
+        self._fresh = False
+
+    def _end_stretch(self) -> None:
+        if self._fresh:
+            self._settle()
+        now_s = self._context.host_s
+        self.timeline.add(Stretch(now_s, self.phase, self._high_kinds), now_s)
+        self._high_bytes = self.now_bytes
+        self._fresh = True
 
     def _take_picture(self) -> None:
         operator, module = self._operator
         alive = {label: size for label, size in self.by_label.items() if size}
         name = self._context.name_of(module)
         self.peak = Peak(total_bytes=self.peak_bytes, operator=str(operator), module=name, by_label=alive)
-        self._fresh = False
+        self._is_peak = False

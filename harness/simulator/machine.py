@@ -225,6 +225,8 @@ class Machine:
     def start_call(self) -> None:
         """Counts of traffic and waits start anew."""
         self.call_began_s = self.host_s
+        for card in self.cards:
+            card.ledger.timeline.start(self.host_s)
         self.traffic.reset()
 
     def begin_phase(self, phase: str) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from paretune.harness.simulator.machine import Machine
+from paretune.harness.simulator.memory_timeline import by_kind
 from paretune.harness.simulator.storage import Storage
 from paretune.harness.simulator.tensor import SimulatedTensor, make_tensor
 from paretune.harness.simulator.traffic import Traffic
@@ -36,6 +37,7 @@ class _Marks:
     clocks_before: list[float]
     clocks_after: list[float]
     peaks: list[int]
+    raised: list[dict[str, int]]
     reserved: list[int]
     entry_bytes: list[int]
     kept_bytes: list[int]
@@ -131,7 +133,8 @@ class Replay:
         counted, operators = machine.operators.copy(), machine.num_operators
         allocations = [card.num_allocations for card in machine.cards]
         for ledger in ledgers:
-            ledger.window_peak_bytes = ledger.now_bytes
+            ledger.open_window()
+        kinds_before = [by_kind(ledger.by_label) for ledger in ledgers]
         self._is_inside = True
         try:
             result = self._original(module, *args, **kwargs)
@@ -143,6 +146,10 @@ class Replay:
         marks = _Marks(
             clocks_before=clocks,
             clocks_after=_clocks(machine),
+            raised=[
+                {kind: size - earlier.get(kind, 0) for kind, size in ledger.close_window().items()}
+                for ledger, earlier in zip(ledgers, kinds_before, strict=True)
+            ],
             peaks=[ledger.window_peak_bytes - start for ledger, start in zip(ledgers, before, strict=True)],
             reserved=[card.allocator.reserved_bytes for card in machine.cards],
             entry_bytes=before,
@@ -160,8 +167,11 @@ class Replay:
 
     def _repeat(self, marks: _Marks) -> Any:
         machine = self.machine
-        for ledger, peak in zip(machine.ledgers(), marks.peaks, strict=True):
-            ledger.touch(ledger.now_bytes + peak)
+        for ledger, peak, raised in zip(machine.ledgers(), marks.peaks, marks.raised, strict=True):
+            kinds = by_kind(ledger.by_label)
+            ledger.touch(
+                ledger.now_bytes + peak, {kind: kinds.get(kind, 0) + raised[kind] for kind in raised} if raised else {}
+            )
         _advance(machine, marks)
         machine.num_operators += marks.num_operators
         machine.operators.update(marks.operators)
