@@ -23,6 +23,8 @@ from paretune.harness.devices.names import DeviceError
 from paretune.harness.devices.phases import PhaseBook, StepTimes
 from paretune.harness.environment import host_memory_limit_bytes
 from paretune.harness.records import Kind, Peaks, Phase
+from paretune.harness.simulator.explain import NOT_A_CALL
+from paretune.harness.simulator.memory_timeline import MemoryTimeline, Stretch
 
 __all__ = ["CpuDevice"]
 
@@ -135,7 +137,10 @@ class _Tracing(Session):
         session: Any = profiler.profiler
         events = session.kineto_results.events()
         self._phases = _peaks_by_phase(events)
-        self._counters = {"num_allocations": sum(1 for e in events if e.name() == _MEMORY_EVENT and e.nbytes() > 0)}
+        self._counters = {
+            "num_allocations": sum(1 for e in events if e.name() == _MEMORY_EVENT and e.nbytes() > 0),
+            "memory_timeline": _timeline(_in_order(events)),
+        }
 
     def phases(self) -> Mapping[str, Phase]:
         return self._phases
@@ -146,8 +151,7 @@ class _Tracing(Session):
 
 def _peaks_by_phase(events: Any) -> Mapping[str, Phase]:
     book, live, name, top = PhaseBook(), 0, "", 0
-    relevant = [e for e in events if e.name() == _MEMORY_EVENT or e.name().startswith(_MARK)]
-    for event in sorted(relevant, key=lambda e: e.start_ns()):
+    for event in _in_order(events):
         if event.name() == _MEMORY_EVENT:
             live += event.nbytes()
             top = max(top, live)
@@ -156,3 +160,30 @@ def _peaks_by_phase(events: Any) -> Mapping[str, Phase]:
             book.add(name, Peaks(peak_allocated_bytes=top), None)
         name, top = event.name().removeprefix(_MARK), live
     return book.all()
+
+
+def _in_order(events: Any) -> list[Any]:
+    """Allocations, releases and marks, by time."""
+    relevant = [e for e in events if e.name() == _MEMORY_EVENT or e.name().startswith(_MARK)]
+    return sorted(relevant, key=lambda e: e.start_ns())
+
+
+def _timeline(events: list[Any]) -> list[list[Any]]:
+    """Live bytes over the seconds of the call; what they are of, the profiler does not know."""
+    timeline, live, high, phase, began_s = MemoryTimeline(), 0, 0, "", 0.0
+    for event in events:
+        now_s, is_mark = event.start_ns() / 1e9, event.name() != _MEMORY_EVENT
+        if timeline.is_running and (is_mark or now_s >= timeline.ends_s):
+            timeline.add(Stretch(now_s, phase, {"allocated": high}), now_s)
+            high = live
+        if is_mark:
+            phase = event.name().removeprefix(_MARK)
+            if phase in NOT_A_CALL:
+                timeline.stop()
+            elif not timeline.is_running:
+                began_s, high = now_s, live
+                timeline.start(now_s)
+            continue
+        live += event.nbytes()
+        high = max(high, live)
+    return timeline.rows(began_s)

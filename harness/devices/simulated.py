@@ -14,7 +14,7 @@ from paretune.harness.devices.base import Device, Session
 from paretune.harness.devices.names import DeviceError
 from paretune.harness.devices.phases import PhaseBook
 from paretune.harness.records import Kind, Peaks, Phase
-from paretune.harness.simulator.explain import explain
+from paretune.harness.simulator.explain import NOT_A_CALL, explain
 from paretune.harness.simulator.sheets import load_gpu, load_host
 from paretune.strategies.sizes import SizeError, parse_size
 
@@ -156,6 +156,9 @@ class _SimulatedSession(Session):
 
     def mark(self, phase: str) -> None:
         self.close()
+        if phase in NOT_A_CALL:
+            for card in self._machine.cards:
+                card.ledger.end_timeline()
         self._machine.begin_phase(phase)
         self._current = (phase, self.now_s())
 
@@ -211,9 +214,15 @@ class _SimulatedSession(Session):
             },
             "num_allocations": sum(card.num_allocations for card in self._machine.cards),
             "explain": explain(self._machine),
+            "memory_timeline": self._timeline(),
             "num_replayed_calls": self._simulation.replay.num_replayed,
             "num_alloc_retries": sum(card.allocator.num_retries for card in self._machine.cards),
         }
+
+    def _timeline(self) -> list[list[Any]]:
+        """Live bytes over the last call, of the card that holds most."""
+        timelines = [card.ledger.timeline.rows(self._call_began_s) for card in self._machine.cards]
+        return max(timelines, key=lambda rows: max((row[1] for row in rows), default=0))
 
     def phases(self) -> Mapping[str, Phase]:
         return self._book.all()

@@ -58,7 +58,8 @@ def figures(record: Record) -> dict[str, float | str]:
 def details(record: Record) -> dict[str, Any]:
     """What explains figures: counts by operator, who reached the peak, what engaged; flat, by dotted name."""
     compared = figures(record)
-    nested = {name: value for name, value in record.counters.items() if f"counters.{name}" not in compared}
+    drawn = ("memory_timeline",)
+    nested = {n: value for n, value in record.counters.items() if f"counters.{n}" not in compared and n not in drawn}
     return {**_flat(nested), **_flat({"engaged": dict(record.facts)})}
 
 

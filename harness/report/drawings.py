@@ -47,11 +47,11 @@ def stages_drawing(rows: Sequence[Row]) -> str | None:
 
 
 def timeline_drawing(samples: Sequence[Sequence[float]], plan: str) -> str | None:
-    """Live bytes over seconds, from pairs (second, bytes); ``None`` for fewer than two."""
+    """Live bytes over seconds, from rows that begin with second and bytes; ``None`` for fewer than two."""
     if len(samples) < 2:
         return None
     start = samples[0][0]
-    points = [(at - start, size / GIB_BYTES) for at, size in samples]
+    points = [(at - start, size / GIB_BYTES) for at, size, *_ in samples]
     largest_x, largest_y = points[-1][0] or 1.0, max(size for _, size in points) * 1.08 or 1.0
     frame = svg.Frame(largest_x=largest_x, largest_y=largest_y, height=240.0)
     parts = [*frame.axes("seconds", "GiB"), _steps(points, frame, "timeline")]

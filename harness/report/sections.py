@@ -99,7 +99,7 @@ def _rung(rung: Rung) -> Mapping[str, str]:
 def _timelines(made: Sequence[Row]) -> Sequence[Mapping[str, str]]:
     found = []
     for row in made:
-        samples = row.record.facts.get("memory_timeline")
+        samples = row.record.counters.get("memory_timeline")
         drawing = timeline_drawing(samples, row.plan) if isinstance(samples, Sequence) and samples else None
         if drawing:
             found.append({"plan": row.plan, "drawing": drawing})

@@ -8,9 +8,10 @@ if TYPE_CHECKING:
     from paretune.harness.simulator.ledger import Ledger, Peak
     from paretune.harness.simulator.machine import Machine
 
-__all__ = ["explain", "explain_peak"]
+__all__ = ["NOT_A_CALL", "explain", "explain_peak"]
 
 NOT_A_CALL = ("load", "prepare", "undo", "")
+"""Phases that stand before or after the calls of a workload."""
 
 
 def explain(machine: Machine) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = ["MOST_STRETCHES", "MemoryTimeline", "Stretch", "by_kind"]
 
-MOST_STRETCHES = 160
+MOST_STRETCHES = 100
 """When there are more, neighbours are joined and later stretches last twice as long: maxima stay, detail goes."""
 FIRST_STRETCH_S = 1e-4
 
@@ -43,6 +44,11 @@ class MemoryTimeline:
     def stop(self) -> None:
         """Add nothing more."""
         self.ends_s = math.inf
+
+    def rows(self, began_s: float) -> list[list[Any]]:
+        """JSON values: [seconds since `began_s`, live bytes, phase, bytes by kind] of every stretch after it."""
+        after = [stretch for stretch in self.stretches if stretch.second > began_s]
+        return [[one.second - began_s, one.total_bytes, one.phase, dict(one.bytes_by_kind)] for one in after]
 
     @property
     def is_running(self) -> bool:

@@ -66,3 +66,22 @@ def test_the_cpu_is_a_measuring_device_without_options():
     assert device.total_memory_bytes() is None
     with pytest.raises(DeviceError, match="takes no options"):
         device_named("cpu,memory=3GiB")
+
+
+def test_the_call_leaves_a_timeline_that_keeps_every_peak_of_its_phases():
+    with device_named("cpu").session() as session:
+        session.mark("load")
+        weights = torch.empty(64 * MIB, dtype=torch.uint8)
+        session.mark("encode")
+        for _ in range(300):
+            torch.empty(1 * MIB, dtype=torch.uint8)
+        torch.empty(10 * MIB, dtype=torch.uint8)
+        session.mark("decode")
+        torch.empty(3 * MIB, dtype=torch.uint8)
+        session.mark("undo")
+        torch.empty(900 * MIB, dtype=torch.uint8)
+    rows = session.counters()["memory_timeline"]
+    tops = {name: max(row[1] for row in rows if row[2] == name) for name in ("encode", "decode")}
+    assert tops == {"encode": 74 * MIB, "decode": 67 * MIB} and {row[2] for row in rows} == set(tops)
+    assert [row[0] for row in rows] == sorted(row[0] for row in rows) and len(rows) <= 100
+    del weights

@@ -63,3 +63,31 @@ def test_a_session_enforces_the_smaller_limit_and_sees_peaks() -> None:
     assert phases["denoise"].peak_allocated_bytes == 1 << 28
     assert phases["decode"].peak_allocated_bytes == 0
     assert phases["decode"].peak_used_bytes is not None
+
+
+def test_the_timeline_of_the_last_call_keeps_the_peaks_of_its_phases_by_kind() -> None:
+    import torch
+
+    device = SimulatedDevice("sim:rtx-4070")
+    with device.session() as session, torch.no_grad():
+        session.mark("prepare")
+        layer = torch.nn.Linear(1024, 1024, dtype=torch.float16).to(device.torch_device)
+        for rows in (1 << 16, 1 << 10):
+            session.start_call()
+            session.mark("denoise")
+            x = torch.empty(rows, 1024, dtype=torch.float16, device=device.torch_device)
+            for _ in range(40):
+                x = layer(x)
+            session.mark("decode")
+            del x
+            torch.empty(1 << 20, device=device.torch_device)
+        session.mark("undo")
+        torch.empty(1 << 29, device=device.torch_device)
+    rows, last_call = session.counters()["memory_timeline"], 2 << 20
+    tops = {name: max(row[1] for row in rows if row[2] == name) for name in ("denoise", "decode")}
+    weights = {row[3]["weight"] for row in rows}
+    assert weights == {2 * 1024 * 1024 + 2048}
+    workspace = rows[-1][3]["workspace"]
+    assert tops["denoise"] == weights.pop() + workspace + 2 * last_call  # a layer's input and output
+    assert all(row[1] == sum(row[3].values()) for row in rows) and len(rows) <= 100
+    assert rows[-1][2] == "decode" and rows[-1][0] <= session.now_s()

@@ -79,7 +79,12 @@ def test_kinds_and_questions_have_sections_of_their_own_with_a_mark():
 
 
 def test_one_mark_per_complete_plan_and_a_memory_timeline_where_recorded():
-    timed = record("t:x", facts={"memory_timeline": [[0.0, 0], [1.0, GIB], [2.0, GIB // 2]]})
+    timed = record(
+        "t:x",
+        counters={
+            "memory_timeline": [[0.0, 0, "encode", {}], [1.0, GIB, "denoise", {}], [2.0, GIB // 2, "decode", {}]]
+        },
+    )
     drawn = page([*study(), timed])
     assert drawn.count('class="point') == 5
     assert "Memory over time: t:x" in drawn and 'class="timeline"' in drawn
