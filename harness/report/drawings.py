@@ -1,20 +1,15 @@
-"""The figures of the page: the front with plans under the pointer, peaks by phase, time by stage, memory over time."""
+"""The figures of the page with two axes: the front with plans under the pointer, and memory over time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 
-from paretune.harness.records import RUN_PHASES_EXCLUDE
 from paretune.harness.report import svg
 from paretune.harness.report.table import Row
 from paretune.harness.report.units import GIB_BYTES, gib_text, ratio, seconds
 
-__all__ = ["PALETTE", "pareto_drawing", "phases_drawing", "stages_drawing", "timeline_drawing"]
-
-PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
-_BAR, _GAP, _LEFT, _WIDTH = 14.0, 5.0, 300.0, 470.0
-_MOST_BARS = 12
+__all__ = ["pareto_drawing", "timeline_drawing"]
 
 
 def pareto_drawing(rows: Sequence[Row], budgets_bytes: Sequence[int] = ()) -> str | None:
@@ -31,19 +26,6 @@ def pareto_drawing(rows: Sequence[Row], budgets_bytes: Sequence[int] = ()) -> st
         parts.append(_steps([(_x(row), row.latency_s or 0.0) for row in front], frame, "front"))
     parts += [_point(row, frame) for row in points]
     return svg.document(parts, "latency against device memory")
-
-
-def phases_drawing(rows: Sequence[Row]) -> str | None:
-    """Peak allocated bytes by phase for the first plans that have them, ``None`` when none has."""
-    shown = [row for row in rows if row.record.phases][:_MOST_BARS]
-    bars = [(row.plan, _peaks(row)) for row in shown]
-    return _bars(bars, "GiB", "peak memory by phase", is_stacked=False)
-
-
-def stages_drawing(rows: Sequence[Row]) -> str | None:
-    """Seconds by stage, stacked, with the stalled part hatched; ``None`` when no record has durations."""
-    shown = [row for row in rows if _stages(row)][:_MOST_BARS]
-    return _bars([(row.plan, _stages(row)) for row in shown], "s", "time by stage", is_stacked=True)
 
 
 def timeline_drawing(samples: Sequence[Sequence[float]], plan: str) -> str | None:
@@ -85,47 +67,3 @@ def _steps(points: Sequence[tuple[float, float]], frame: svg.Frame, css: str) ->
     places = [f"M{frame.x(points[0][0]):.1f} {frame.y(points[0][1]):.1f}"]
     places += [f"H{frame.x(x):.1f}V{frame.y(y):.1f}" for x, y in points[1:]]
     return f'<path class="{css}" d="{"".join(places)}"/>'
-
-
-def _peaks(row: Row) -> dict[str, float]:
-    return {name: (p.peak_allocated_bytes or 0) / GIB_BYTES for name, p in row.record.phases.items()}
-
-
-def _stages(row: Row) -> dict[str, float]:
-    phases = row.record.phases.items()
-    return {n: p.duration_s for n, p in phases if n not in RUN_PHASES_EXCLUDE and p.duration_s is not None}
-
-
-def _bars(bars: Sequence[tuple[str, Mapping[str, float]]], unit: str, label: str, *, is_stacked: bool) -> str | None:
-    if not bars:
-        return None
-    names = list(dict.fromkeys(name for _, parts in bars for name in parts))
-    totals = [sum(parts.values()) if is_stacked else max(parts.values(), default=0.0) for _, parts in bars]
-    largest, lanes = max(totals) or 1.0, 1 if is_stacked else len(names)
-    drawn, top = _key(names), 26.0
-    for plan, parts in bars:
-        short = plan if len(plan) <= 46 else f"{plan[:43]}..."
-        drawn.append(svg.text((_LEFT - 8, top + lanes * _BAR / 2 + 4), short, anchor="end"))
-        start = 0.0
-        for index, name in enumerate(names):
-            length = parts.get(name, 0.0) / largest * _WIDTH
-            y = top if is_stacked else top + index * _BAR
-            words = escape(f"{name}: {parts.get(name, 0.0):.3g} {unit}")
-            colour = PALETTE[index % len(PALETTE)]
-            place = f'x="{_LEFT + start:.1f}" y="{y:.1f}" width="{length:.1f}" height="{_BAR - 2:g}"'
-            drawn.append(f'<rect fill="{colour}" {place}><title>{words}</title></rect>')
-            start += length if is_stacked else 0.0
-        end = _LEFT + (start if is_stacked else max(parts.values(), default=0.0) / largest * _WIDTH)
-        total = sum(parts.values()) if is_stacked else max(parts.values(), default=0.0)
-        drawn.append(svg.text((end + 6, top + lanes * _BAR / 2 + 4), f"{total:.3g} {unit}"))
-        top += lanes * _BAR + _GAP
-    return svg.document(drawn, label, top + 4)
-
-
-def _key(names: Sequence[str]) -> list[str]:
-    drawn = []
-    for index, name in enumerate(names):
-        x = _LEFT + index * 90.0
-        drawn.append(f'<rect fill="{PALETTE[index % len(PALETTE)]}" x="{x:g}" y="6" width="10" height="10"/>')
-        drawn.append(svg.text((x + 14, 15), name))
-    return drawn

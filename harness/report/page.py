@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paretune.harness.records import Record
 from paretune.harness.report.sections import section
 from paretune.harness.report.table import group
 from paretune.harness.report.techniques_table import TITLES
 from paretune.harness.spec import Budget
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 __all__ = ["page", "write_page"]
 
@@ -30,6 +34,7 @@ def page(records: Iterable[Record], *, budget: Budget | int | str | None = None,
     listed = list(records)
     loader = jinja2.FileSystemLoader(_FOLDER)
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.filters["breakable"] = _breakable
     sections: list[Mapping[str, Any]] = [asdict(section(members, budget=budget)) for members in group(listed)]
     return environment.get_template("page.html.j2").render(
         title=title,
@@ -48,6 +53,13 @@ def write_page(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(records, budget=budget, title=title), encoding="utf-8", errors="replace")
     return path
+
+
+def _breakable(text: str) -> Markup:
+    """Escaped text that a narrow column may break at the joints of a plan, rather than anywhere."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"([,(:=])(?=[^\s])", r"\1<wbr>", str(escape(text))))
 
 
 def _marked(found: Mapping[str, Any]) -> dict[str, Any]:

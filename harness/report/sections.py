@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from paretune.harness.records import Kind, Record
+from paretune.harness.report.bars import phases_drawing, stages_drawing
 from paretune.harness.report.caption import caption, headline, workload_text
 from paretune.harness.report.columns import COLUMNS, Column
-from paretune.harness.report.drawings import pareto_drawing, phases_drawing, stages_drawing, timeline_drawing
+from paretune.harness.report.drawings import pareto_drawing, timeline_drawing
 from paretune.harness.report.ladder import Rung, rungs
 from paretune.harness.report.overruns import budget_of
+from paretune.harness.report.stages import stalled_s
 from paretune.harness.report.table import Row, kinds_of, rows
 from paretune.harness.report.techniques import techniques
 from paretune.harness.report.techniques_table import technique_cells
@@ -39,8 +41,9 @@ class Section:
     pareto: str | None
     phases: str | None
     stages: str | None
+    has_stalls: bool
     timelines: tuple[Mapping[str, str], ...]
-    advice: tuple[str, ...]
+    advice: tuple[Mapping[str, Any], ...]
     method: tuple[str, ...]
     environment: tuple[tuple[str, str], ...]
 
@@ -62,8 +65,9 @@ def section(records: Sequence[Record], *, budget: Budget | int | str | None = No
         pareto=pareto_drawing(made, budgets),
         phases=phases_drawing(made),
         stages=stages_drawing(made),
+        has_stalls=any(stalled_s(row) for row in made),
         timelines=tuple(_timelines(made)),
-        advice=tuple(f"{record.plan}: {line}" for record in records for line in record.advice),
+        advice=tuple(_advice(records)),
         method=tuple(_method(made)),
         environment=tuple(_flat(_newest_environment(records))),
     )
@@ -120,6 +124,16 @@ def _method(made: Sequence[Row]) -> list[str]:
         said.append("Inferred plans never ran: a plan that needs less had already run out of memory.")
     said.append("Needed memory is the allocator's peak, what lies outside it, and the margin of this kind of figure.")
     return said
+
+
+def _advice(records: Sequence[Record]) -> list[Mapping[str, Any]]:
+    """What to try, each once with the plans it is said of: many plans share the same way out."""
+    by_next: dict[str, list[tuple[str, str]]] = {}
+    for record in records:
+        for line in record.advice:
+            seen, colon, to_try = line.partition(": ")
+            by_next.setdefault(to_try if colon else line, []).append((record.plan, seen if colon else ""))
+    return [{"next": to_try, "seen": seen} for to_try, seen in by_next.items()]
 
 
 def _newest_environment(records: Sequence[Record]) -> Mapping[str, Any]:

@@ -66,7 +66,13 @@ def _draw_budget(axes: Axes, budget_bytes: int) -> None:
     place = budget_bytes / GIB_BYTES
     axes.axvline(place, color="#666666", linestyle="--", linewidth=0.8)
     axes.annotate(
-        f"{place:g} GiB", (place, 1), xycoords=("data", "axes fraction"), fontsize=7, ha="right", rotation=90, va="top"
+        f"budget {place:g} GiB",
+        (place, 1),
+        xycoords=("data", "axes fraction"),
+        fontsize=7,
+        ha="right",
+        rotation=90,
+        va="top",
     )
 
 

@@ -10,6 +10,7 @@ from paretune.harness.report.table import Row
 from paretune.harness.report.units import GIB_BYTES
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["phases_plot"]
@@ -33,13 +34,19 @@ def phases_plot(rows: Sequence[Row], *, budgets_bytes: Sequence[int] = (), max_p
         sizes = [_peak_gib(row, name) for _, row in drawn]
         axes.bar(places, sizes, width=width * 0.92, color=COLOURS[index % len(COLOURS)], label=name)
     for budget_bytes in budgets_bytes:
-        axes.axhline(budget_bytes / GIB_BYTES, color="#666666", linestyle="--", linewidth=0.8)
+        _draw_budget(axes, budget_bytes / GIB_BYTES)
     axes.set_xticks([number for number, _ in drawn])
     axes.set_ylabel("peak allocated, GiB (2^30 bytes)")
     axes.legend(fontsize=7, frameon=False, ncols=len(names))
     titled(figure, rows, "Peak device memory by phase")
     legend_of_plans(figure, drawn)
     return figure
+
+
+def _draw_budget(axes: Axes, size_gib: float) -> None:
+    axes.axhline(size_gib, color="#666666", linestyle="--", linewidth=0.8)
+    place, units = (0, size_gib), ("axes fraction", "data")
+    axes.annotate(f"budget {size_gib:g} GiB", place, xycoords=units, fontsize=7, ha="left", va="bottom")
 
 
 def _peak_gib(row: Row, name: str) -> float:

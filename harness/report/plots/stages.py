@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from paretune.harness.records import RUN_PHASES_EXCLUDE
 from paretune.harness.report.plots.style import COLOURS, blank, legend_of_plans, numbered, titled
+from paretune.harness.report.stages import stages, stalled_s
 from paretune.harness.report.table import Row
 
 if TYPE_CHECKING:
@@ -20,18 +20,18 @@ def stages_plot(rows: Sequence[Row], *, max_plans: int = 12) -> Figure:
 
     Raises ``ValueError`` when no record has durations.
     """
-    drawn = numbered([row for row in rows if _stages(row)][:max_plans])
+    drawn = numbered([row for row in rows if stages(row)][:max_plans])
     if not drawn:
         raise ValueError("no record has durations by phase, so there is nothing to plot")
-    names = list(dict.fromkeys(name for _, row in drawn for name in _stages(row)))
+    names = list(dict.fromkeys(name for _, row in drawn for name in stages(row)))
     figure, axes = blank(2.5 + 0.5 * len(drawn))
     places = [float(number) for number, _ in drawn]
     left = [0.0] * len(drawn)
     for index, name in enumerate(names):
-        parts = [_stages(row).get(name, 0.0) for _, row in drawn]
+        parts = [stages(row).get(name, 0.0) for _, row in drawn]
         axes.barh(places, parts, left=left, height=0.5, color=COLOURS[index % len(COLOURS)], label=name)
         left = [start + part for start, part in zip(left, parts)]
-    stalls = [_stalled_s(row) for _, row in drawn]
+    stalls = [stalled_s(row) for _, row in drawn]
     axes.barh(
         [p + 0.33 for p in places], stalls, height=0.14, color="white", edgecolor="k", hatch="////", label="stalled"
     )
@@ -42,17 +42,3 @@ def stages_plot(rows: Sequence[Row], *, max_plans: int = 12) -> Figure:
     titled(figure, rows, "Time by stage")
     legend_of_plans(figure, drawn)
     return figure
-
-
-def _stages(row: Row) -> dict[str, float]:
-    phases = row.record.phases.items()
-    return {n: p.duration_s for n, p in phases if n not in RUN_PHASES_EXCLUDE and p.duration_s is not None}
-
-
-def _stalled_s(row: Row) -> float:
-    transfers = row.record.transfers or {}
-    known = transfers.get("stall_s")
-    if known is not None:
-        return float(known)
-    share = transfers.get("stall_share")
-    return float(share) * sum(_stages(row).values()) if share is not None else 0.0

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "PLOT_FORMATS", "blank", "legend_of_plans", "numbered", "plain", "save", "titled"]
+__all__ = ["COLOURS", "PLOT_FORMATS", "blank", "headed", "legend_of_plans", "numbered", "plain", "save", "titled"]
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 """The palette of Okabe and Ito (2008), distinguishable with every common colour blindness."""
@@ -36,8 +36,12 @@ def blank(height_inches: float = 5.0) -> tuple[Figure, Axes]:
 
 def titled(figure: Figure, rows: Sequence[Row], title: str) -> None:
     """Title, and below it what was asked and what kind of figures these are."""
-    said = "\n".join(textwrap.wrap(caption(rows), 110))
-    figure.suptitle(f"{title}\n{plain(said)}", fontsize=9)
+    headed(figure, title, caption(rows))
+
+
+def headed(figure: Figure, title: str, said: str) -> None:
+    """The same for figures that are not made of rows; what is said may be as long as it likes."""
+    figure.suptitle(plain("\n".join([title, *textwrap.wrap(said, 110)])), fontsize=9)
 
 
 def numbered(rows: Sequence[Row]) -> list[tuple[int, Row]]:
@@ -47,8 +51,12 @@ def numbered(rows: Sequence[Row]) -> list[tuple[int, Row]]:
 
 def legend_of_plans(figure: Figure, rows: Sequence[tuple[int, Row]]) -> None:
     """The numbers and their plans below the axes, where long plans have room."""
-    lines = [line for number, row in rows for line in textwrap.wrap(f"{number}  {row.plan}", 118)]
+    lines = [line for number, row in rows for line in _hanging(f"{number:>2}  {row.plan}")]
     figure.supxlabel("\n".join(map(plain, lines)), fontsize=7, family="monospace", x=0.02, ha="left")
+
+
+def _hanging(words: str) -> list[str]:
+    return textwrap.wrap(words, 118, subsequent_indent="    ")
 
 
 def plain(text: str) -> str:

@@ -17,7 +17,7 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 
 class Shape(HTMLParser):
     """Tags in order, and whether each was closed in turn."""
 
-    VOID = frozenset({"meta", "br"})
+    VOID = frozenset({"meta", "br", "wbr"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,6 +88,29 @@ def test_one_mark_per_complete_plan_and_a_memory_timeline_where_recorded():
     drawn = page([*study(), timed])
     assert drawn.count('class="point') == 5
     assert "Memory over time: t:x" in drawn and 'class="timeline"' in drawn
+
+
+def test_bars_tell_long_plans_apart_and_show_the_stalls():
+    plans = [
+        f"text_encoder:group_offload(use_stream=true) + transformer:block_residency(num_resident_blocks={n})"
+        for n in (1, 2)
+    ]
+    drawn = page([record(plan) for plan in plans])
+    for drawing in re.findall(r'<svg[^>]*aria-label="(?:peak memory by phase|time by stage)".*?</svg>', drawn):
+        texts = re.findall(r"<text[^>]*>([^<]*)</text>", drawing)
+        assert sum("num_resident_blocks=1)" in text for text in texts) == 1
+        assert not any(text.endswith("...") for text in texts)
+    assert drawn.count("<title>stalled: 0.2 s</title>") == 2 and "waited for copies" in drawn
+    silent = page([record(transfers=None)])
+    assert "stalled:" not in silent and "hatched" not in silent
+
+
+def test_the_same_advice_stands_once_with_its_plans():
+    advised = [record(f"t:s(k={n})", advice=(f"reserved {n} % more: try segments.",)) for n in range(3)]
+    drawn = page([*advised, record(advice=("only a remark",))])
+    assert drawn.count("try segments.") == 1 and "(3 plans)" in drawn
+    assert all(f"reserved {n} % more" in drawn for n in range(3))
+    assert drawn.count("only a remark") == 1
 
 
 @pytest.mark.parametrize("records", [[], [failed("resident")]])

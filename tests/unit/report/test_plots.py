@@ -9,7 +9,7 @@ from paretune.harness import report
 from paretune.harness.report.draw import PLOTS
 from paretune.harness.report.importance import importances
 from paretune.harness.report.ladder import rungs
-from paretune.harness.report.plots import importance_plot, pareto_plot, phases_plot, save, stages_plot
+from paretune.harness.report.plots import importance_plot, ladder_plot, pareto_plot, phases_plot, save, stages_plot
 from paretune.harness.usage import UsageError
 
 
@@ -30,13 +30,25 @@ def test_every_figure_is_written_and_says_simulated(what, tmp_path):
 def test_pareto_draws_every_point_the_front_and_the_budgets():
     axes = pareto_plot(report.rows(study()), budgets_bytes=(4 * GIB, 8 * GIB)).axes[0]
     labels = [text.get_text() for text in axes.texts]
-    assert {"1", "2", "3", "4 GiB", "8 GiB"} == set(labels)
+    assert {"1", "2", "3", "budget 4 GiB", "budget 8 GiB"} == set(labels)
     assert "GiB (2^30 bytes)" in axes.get_xlabel()
 
 
 def test_phases_draw_one_bar_per_phase_and_plan():
     complete = [row for row in report.rows(study()) if row.record.phases]
     assert len(phases_plot(report.rows(study())).axes[0].patches) == 4 * len(complete)
+
+
+def test_phases_name_the_budget():
+    texts = phases_plot(report.rows(study()), budgets_bytes=(7 * GIB,)).axes[0].texts
+    assert [text.get_text() for text in texts] == ["budget 7 GiB"]
+
+
+def test_a_long_plan_stands_whole_on_its_rung():
+    plan = " + ".join(f"part_{n}:group_offload(level=leaf_level,use_stream=true)" for n in range(4))
+    shown = ladder_plot(rungs([record(plan)], ("16GiB",)), title="what was asked " * 20)
+    assert " ".join(shown.axes[0].texts[0].get_text().split()).endswith(plan)
+    assert max(map(len, shown.get_suptitle().splitlines())) <= 110
 
 
 def test_stages_leave_out_what_is_not_part_of_a_call():
