@@ -34,7 +34,7 @@ def blank_record(trial: Trial, *, kind: Kind, outcome: Outcome, reason: str | No
         is_lossy=_is_lossy(trial.plan),
         device_memory_bytes=trial.device_memory_bytes,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        options=trial.options,
+        options={name: value for name, value in trial.options.items() if name != "pilot"},
     )
 
 

@@ -13,12 +13,14 @@ from typing import Any
 from paretune.harness import environment, outputs, restored
 from paretune.harness.advice import advise
 from paretune.harness.blank import blank_record, kind_of
+from paretune.harness.constraints import need_of
 from paretune.harness.devices.base import Device, Session
 from paretune.harness.devices.names import device_named
 from paretune.harness.failures import classify, oom_sizes
 from paretune.harness.fidelity import compare
 from paretune.harness.measure import Timed, measure
-from paretune.harness.records import RUN_PHASES_EXCLUDE, Outcome, Peaks, Phase, Record, Trial
+from paretune.harness.pilot import OPTION, PILOT, Pilot, Stopped
+from paretune.harness.records import RUN_PHASES_EXCLUDE, Outcome, Peaks, Phase, Procedure, Record, Trial
 from paretune.harness.workloads import Workload, workload_named
 from paretune.strategies import Applied
 
@@ -54,9 +56,20 @@ def perform(trial: Trial, progress: Progress, workload: Workload | None = None) 
         if device.memory_pass:
             watch.over(_once(trial), memory=True)
         watch.over(trial, memory=not device.memory_pass)
+    except Stopped as stop:
+        record = _stopped(trial, stop, seen)
     except Exception as error:
         seen.fields |= _failed(error)
     return _complete(record, trial, device, seen)
+
+
+def _stopped(trial: Trial, stop: Stopped, seen: _Seen) -> Record:
+    """A record of its own identity: what a few steps showed answers no question about a full call."""
+    seen.phases = {name: dataclasses.replace(phase, duration_s=None) for name, phase in seen.phases.items()}
+    kept = {name: seen.fields[name] for name in ("facts", "counters", "load_s") if name in seen.fields}
+    seen.fields = {**kept, "facts": {**kept.get("facts", {}), PILOT: stop.told}}  # seconds of a tracing pass are none
+    short = dataclasses.replace(trial, options={"purpose": PILOT})
+    return blank_record(short, kind=kind_of(trial), outcome=Outcome.STOPPED, reason=str(stop))
 
 
 def _failed(error: Exception) -> dict[str, Any]:
@@ -72,8 +85,10 @@ def _failed(error: Exception) -> dict[str, Any]:
 
 
 def _once(trial: Trial) -> Trial:
+    """The pass that traces memory is slow: one call, and no pilot, whose seconds would mean nothing."""
+    options = {name: value for name, value in trial.options.items() if name != OPTION}
     procedure = dataclasses.replace(trial.procedure, num_warmup=0, min_iterations=1, max_iterations=1)
-    return dataclasses.replace(trial, procedure=procedure)
+    return dataclasses.replace(trial, procedure=procedure, options=options)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,6 +147,7 @@ def _inside(trial: Trial, device: Device, workload: Workload, seen: _Seen, watch
     with Applied(trial.plan, loaded, device.torch_device) as applied:
         seen.fields["facts"] = dict(applied.facts)
         try:
+            _try_first(trial, device, workload, seen, (watching, loaded))
             timed = measure(
                 lambda: workload.run(loaded, device=device.torch_device, observer=watching),
                 session,
@@ -147,11 +163,28 @@ def _inside(trial: Trial, device: Device, workload: Workload, seen: _Seen, watch
         seen.fields["facts"] = {**seen.fields["facts"], "not_restored": left[:20]}
 
 
+def _try_first(trial: Trial, device: Device, workload: Workload, seen: _Seen, standing: tuple[_Watching, Any]) -> None:
+    """The pilot that a trial asks for, where its call has a shorter one. Raises ``Stopped``."""
+    pilot, (watching, loaded) = Pilot.of(trial.options), standing
+    num_steps = workload.spec.get("steps")
+    if pilot is None or not isinstance(num_steps, int) or not pilot.is_worth_it(num_steps):
+        return
+    short = workload.with_steps(pilot.num_steps)
+    if short is None:
+        return
+    session, once = watching.session, Procedure(num_warmup=1, min_iterations=1, max_iterations=1)
+    timed = measure(lambda: short.run(loaded, device=device.torch_device, observer=watching), session, once)
+    blank = blank_record(trial, kind=kind_of(trial), outcome=Outcome.COMPLETE, reason=None)
+    need = need_of(dataclasses.replace(blank, phases={**seen.phases, **session.phases()}))
+    told = pilot.judge(timed.latency_s[0], session.step_latency_s(), num_steps, need.total_bytes if need else None)
+    seen.fields["facts"] = {**seen.fields["facts"], PILOT: told}
+
+
 def _note(seen: _Seen, session: Session, timed: Timed, device: Device) -> None:
     seen.fields |= {
         "latency_s": timed.latency_s,
         "warmup_s": timed.warmup_s,
-        "first_call_s": timed.warmup_s[0] if timed.warmup_s else None,
+        "first_call_s": timed.warmup_s[0] if timed.warmup_s and PILOT not in seen.fields["facts"] else None,
         "step_latency_s": session.step_latency_s(),
         "transfers": session.transfers(),
         "uncertainty": session.uncertainty(),

@@ -94,8 +94,12 @@ def ladder(
 
 
 def best_evidence(records: Iterable[Record]) -> list[Record]:
-    """The newest record of each plan, of the strongest kind that has a completed trial; verifications apart."""
+    """The newest record of each plan, of the strongest kind that has a completed trial; verifications apart.
+
+    What a short call showed of a plan counts only where nothing fuller is known of it.
+    """
     own = [r for r in records if r.options.get("purpose") != VERIFICATION]
+    own.sort(key=lambda record: record.outcome is not Outcome.STOPPED)
     for kind in _KINDS:
         of_kind = [record for record in own if record.kind is kind or record.kind is Kind.INFERRED]
         if any(record.is_complete and record.kind is kind for record in of_kind):

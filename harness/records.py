@@ -40,6 +40,7 @@ class Outcome(StrEnum):
     CRASHED = "crashed"
     UNSUPPORTED = "unsupported"
     WRONG_OUTPUT = "wrong_output"
+    STOPPED = "stopped"  # a short call showed that it does not fit or is clearly too slow; nothing was fully measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +117,7 @@ class Trial:
     def key(self, versions: Mapping[str, str]) -> str:
         """Identity of the answer: equal keys mean the same plan, workload, device, cap and library versions."""
         parts = [_plain(self.workload), self.device, self.plan, self.device_memory_bytes, dict(versions)]
-        parts.append({k: v for k, v in self.options.items() if k != "isolation"})
+        parts.append({k: v for k, v in self.options.items() if k not in ("isolation", "pilot")})
         return hashlib.sha256(_canonical(parts).encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
@@ -132,12 +133,14 @@ class Trial:
 class Record(Peaks):
     """Everything kept of one trial. The peaks of the class are over the phases of a call, without load and prepare.
 
-    latency_s: one sample per timed whole call; warmup_s the untimed ones before, of which the first is ``first_call_s``.
+    latency_s: one sample per timed whole call; warmup_s the untimed ones before, of which the first is ``first_call_s``
+    (``None`` where a pilot came first).
     step_latency_s: denoising steps of the last timed call. compile_s: seconds spent compiling, not in latency.
     oom: for outcome ``oom``: requested_bytes, limit_bytes, allocated_bytes, phase; what is known of the size that failed.
     transfers: h2d_bytes, d2h_bytes, num_copies, copy_s, stall_s, overlap_share, stall_share of one call.
     counters: deterministic counts (operators, allocations, synchronisations, output hash).
-    facts: per setting, what really engaged. uncertainty: relative, by metric, for simulated figures.
+    facts: per setting, what really engaged; under ``pilot`` what a short call before the measurement predicted.
+    uncertainty: relative, by metric, for simulated figures.
     """
 
     schema: int = SCHEMA

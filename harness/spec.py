@@ -58,12 +58,17 @@ class Effort(_Strict):
 
 
 class Search(_Strict):
-    """How plans are proposed. ``explore`` is the share of proposals that go where the least is known."""
+    """How plans are proposed. ``explore`` is the share of proposals that go where the least is known.
+
+    pilot: on a real device, where a call has many steps, make a call of two steps first and measure fully only what fits
+    and is not clearly too slow.
+    """
 
     sampler: Literal["residual", "grid", "random", "coordinate", "tpe", "gp", "nsga2"] = "residual"
     seed: int = 0
     explore: Annotated[float, Field(ge=0, le=0.5)] = 0.1
     prior: bool = True
+    pilot: bool = True
 
 
 class Space(_Strict):

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from paretune.harness.infer import infer
+from paretune.harness.pilot import Pilot
 from paretune.harness.question import Question
 from paretune.harness.records import Kind, Outcome, Record, Trial
 from paretune.harness.search.ledger import Ledger
+from paretune.harness.search.open import caps_of
 from paretune.harness.store import Store
 from paretune.strategies import RESIDENT
 
@@ -207,13 +209,22 @@ class Study:
                 self._counts["inferred"] += 1
             else:
                 with self.ledger.alive(trial):
-                    record, is_new = checked(self.run_trial(self.question.trial(plan))), True
+                    record, is_new = checked(self.run_trial(self._trial(plan))), True
             self.store.append(record)
             self._known[plan] = record
         self.ledger.tell(trial, plan, record, is_new=is_new)
         if self.progress is not None:
             limit = self.question.spec.effort.max_trials
             self.progress(Event(record=record, is_new=is_new, num_run=self.ledger.num_run(), max_trials=limit))
+
+    def _trial(self, plan: str) -> Trial:
+        """The trial of a plan, with a pilot where that saves time; the untouched model is always measured in full."""
+        spec = self.question.spec
+        if not spec.search.pilot or self.question.is_simulated or plan == RESIDENT or spec.objective != "latency":
+            return self.question.trial(plan)
+        known, caps = list(self._known.values()), caps_of(self.question)
+        pilot = Pilot.against(known, caps, self.question.budget, allow_lossy=spec.allow_lossy)
+        return self.question.trial(plan, options=pilot.options())
 
     def _result(self) -> StudyResult:
         found: Mapping[str, Record] = {**self._known, **{r.plan: r for r in self.ledger.records()}}

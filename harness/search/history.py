@@ -28,6 +28,11 @@ class Seen:
         return self.outcome == "complete"
 
     @property
+    def is_stopped(self) -> bool:
+        """It fits no longer or is too slow, by a short call: ``latency_s`` is a prediction, ``need_bytes`` was measured."""
+        return self.outcome == "stopped"
+
+    @property
     def is_feasible(self) -> bool:
         return self.is_complete and self.excess <= 0
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from paretune.harness.constraints import constraint_names, need_of, violations
+from paretune.harness.pilot import predicted_latency_s
 from paretune.harness.records import Outcome, Record
 from paretune.harness.search.encoding import Encoding
 from paretune.harness.search.patience import patiently
@@ -61,11 +62,13 @@ class Ledger:
         ``is_new``: it ran for this trial and counts as effort; otherwise it was answered from what is recorded.
         """
         broken = violations(record, self._budget)
+        if record.outcome is Outcome.STOPPED:
+            broken["outcome"] = 0.0  # it works; what is wrong with it are its size or the seconds it was predicted
         need = need_of(record)
         told: dict[str, Any] = {
             "plan": plan,
             "key": record.key,
-            "latency_s": record.median_latency_s,
+            "latency_s": _latency_s(record),
             "need_bytes": need.total_bytes if need else None,
             "is_lossy": record.is_lossy,
             "excess": max(broken.values()),
@@ -227,13 +230,19 @@ class Ledger:
             _log.warning("trial %d was closed before its result came: %s", trial.number, error)
 
     def _value(self, record: Record) -> float:
-        latency = record.median_latency_s
-        return latency if record.is_complete and latency is not None else self._worst()
+        latency = _latency_s(record)
+        is_known = record.is_complete or record.outcome is Outcome.STOPPED
+        return latency if is_known and latency is not None else self._worst()
 
     def _worst(self) -> float:
         """A finite value for what has none: as bad as the worst that completed."""
         complete = [t.value for t in self._finished() if _told(t)["outcome"] == Outcome.COMPLETE]
         return max((value for value in complete if math.isfinite(value)), default=1.0)
+
+
+def _latency_s(record: Record) -> float | None:
+    """Measured, or for a trial that was stopped early: predicted."""
+    return record.median_latency_s if record.outcome is not Outcome.STOPPED else predicted_latency_s(record)
 
 
 def _told(trial: Any) -> dict[str, Any]:

@@ -109,7 +109,7 @@ class Residual(ListedSampler):
             if value is not None and value > 0:
                 error = math.log(value) - float(base[row])
                 rows.append(row)
-                errors.append(error if seen.is_complete else max(error, 0.0))
+                errors.append(error if seen.is_complete or seen.is_stopped else max(error, 0.0))
         mean, deviation = surrogate.predict(rows, np.array(errors))
         return base + mean, deviation
 
@@ -127,8 +127,8 @@ class Residual(ListedSampler):
         return base
 
     def _survival(self, known: Mapping[str, Seen]) -> Matrix:
-        worked = [self._index[p] for p, s in known.items() if s.is_complete or s.outcome in FAILED_SIZES]
-        crashed = [self._index[p] for p, s in known.items() if not s.is_complete and s.outcome not in FAILED_SIZES]
+        worked = [self._index[p] for p, s in known.items() if _ran(s)]
+        crashed = [self._index[p] for p, s in known.items() if not _ran(s)]
         return survival(self._rows, worked, crashed)
 
     def _uncertainty(self, latency: tuple[Matrix, Matrix], known: Mapping[str, Seen], cap: float) -> Matrix:
@@ -162,7 +162,12 @@ class Residual(ListedSampler):
 
 def _figure(seen: Seen, figure: str) -> float | None:
     value: float | None = getattr(seen, figure)
-    return value if figure == "need_bytes" or seen.is_complete else None
+    return value if figure == "need_bytes" or seen.is_complete or seen.is_stopped else None
+
+
+def _ran(seen: Seen) -> bool:
+    """Whether the combination works, whatever its size and speed."""
+    return seen.is_complete or seen.is_stopped or seen.outcome in FAILED_SIZES
 
 
 def _chance_below(limit: float, mean: Matrix, deviation: Matrix) -> Matrix:

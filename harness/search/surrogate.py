@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from paretune.harness.search.features import Matrix
+
+IntArray = NDArray[np.intp]
 
 __all__ = ["MEMORY", "TIME", "Scales", "Surrogate"]
 
@@ -29,7 +32,8 @@ class Scales:
 def _grid(
     effects: Sequence[float], pairs: Sequence[float], remainders: Sequence[float], noises: Sequence[float]
 ) -> Matrix:
-    return np.array(list(itertools.product(effects, pairs, remainders, noises, (2.0, 5.0))))
+    every = itertools.product(effects, pairs, remainders, noises, (2.0, 5.0))
+    return np.array([scales for scales in every if scales[2] or scales[4] == 2.0])  # no remainder has no reach
 
 
 TIME = _grid((0.03, 0.1, 0.25, 0.6), (0.0, 0.02, 0.05, 0.12), (0.0, 0.03, 0.1, 0.3), (0.01, 0.03))
@@ -42,6 +46,9 @@ _TYPICAL_EFFECT = 0.5
 """Of the largest effect in the grid's middle: the mild preference for small effects while observations are few."""
 _NUM_AVERAGED = 8
 _LEAST_WEIGHT = 0.01
+_SETTLED = (32, 128)
+"""From so many observations on the likeliest scales are kept until the number has doubled, beyond the second for good:
+trying all costs the cube of the number."""
 
 
 class Surrogate:
@@ -58,35 +65,49 @@ class Surrogate:
         self._squares = (rows**2).sum(axis=1)
         self._own_pairs = (self._squares**2 - (rows**4).sum(axis=1)) / 2
         self._grid = scales[(scales[:, 1:3] == 0).all(axis=1)] if main_effects_only else scales
+        self._likeliest, self._fitted_to = np.arange(len(self._grid)), 0
         self._middle = _TYPICAL_EFFECT * float(np.median(np.unique(scales[:, 0])))
 
     def predict(self, seen: list[int], values: Matrix) -> tuple[Matrix, Matrix]:
         """Mean and standard deviation at every row, given ``values`` at the rows ``seen``."""
         if not seen:
             return np.zeros(len(self._rows)), np.sqrt(self._own_variance(_named(self._grid[len(self._grid) // 2])))
-        factors, halves, fit = self._fits(seen, values)
+        grid = self._grid[self._candidates(len(seen))]
+        factors, halves, fit = self._fits(grid, seen, values)
         likeliest = np.argsort(fit)[::-1][:_NUM_AVERAGED]
+        self._settle(likeliest, len(seen))
         weights = np.exp(fit[likeliest] - fit[likeliest[0]])
         weights = np.where(weights < _LEAST_WEIGHT * weights.sum(), 0.0, weights)
         shared, mean, second = self._shared(seen, None), np.zeros(len(self._rows)), np.zeros(len(self._rows))
         for row, weight in zip(likeliest, weights / weights.sum()):
             if weight:
-                scales = _named(self._grid[row])
+                scales = _named(grid[row])
                 half = solve_triangular(factors[row], _covariance(shared, scales), lower=True)
                 guess = half.T @ halves[row]
                 variance = np.maximum(self._own_variance(scales) - (half**2).sum(axis=0), scales.noise**2 * 1e-2)
                 mean, second = mean + weight * guess, second + weight * (variance + guess**2)
         return mean, np.sqrt(np.maximum(second - mean**2, 1e-8))
 
-    def _fits(self, seen: list[int], values: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+    def _candidates(self, num_seen: int) -> IntArray:
+        few, many = _SETTLED
+        is_settled = self._fitted_to >= few and (num_seen < 2 * self._fitted_to or self._fitted_to >= many)
+        return self._likeliest if is_settled and num_seen >= self._fitted_to else np.arange(len(self._grid))
+
+    def _settle(self, likeliest: IntArray, num_seen: int) -> None:
+        """Remember the likeliest of all scales, and how many observations say so."""
+        candidates = self._candidates(num_seen)
+        if len(candidates) == len(self._grid):
+            self._likeliest, self._fitted_to = candidates[likeliest], num_seen
+
+    def _fits(self, grid: Matrix, seen: list[int], values: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         """For all scales at once: Cholesky factors, whitened values, log marginal likelihood with a mild prior."""
-        scales = Scales(**{name: column[:, None, None] for name, column in _columns(self._grid).items()})
+        scales = Scales(**{name: column[:, None, None] for name, column in _columns(grid).items()})
         own = _covariance(self._shared(seen, seen), scales) + (scales.noise**2 + 1e-9) * np.eye(len(seen))
         factors = np.linalg.cholesky(own)
         stacked = np.broadcast_to(np.asarray(values)[:, None], (len(factors), len(seen), 1))
         halves = np.linalg.solve(factors, stacked)[..., 0]
         fit = -0.5 * (halves**2).sum(axis=1) - np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
-        return factors, halves, fit - 0.5 * np.log(self._grid[:, 0] / self._middle) ** 2
+        return factors, halves, fit - 0.5 * np.log(grid[:, 0] / self._middle) ** 2
 
     def _shared(self, left: list[int], right: list[int] | None) -> tuple[Matrix, Matrix, Matrix]:
         """What two plans share (weighted): settings, pairs of settings; and in how much they differ."""

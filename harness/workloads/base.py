@@ -55,3 +55,7 @@ class Workload(ABC):
         ``device`` is where the computation happens; weights are where a plan put them. Hooks that serve ``observer``
         are gone when this returns or raises. The same plan gives bit-equal output on every call.
         """
+
+    def with_steps(self, num_steps: int) -> Workload | None:
+        """The same call with fewer denoising steps, of what ``load`` returned last; ``None`` where it has no such call."""
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -70,6 +71,17 @@ class CalledWorkload(Workload):
                 return as_tensors(self._run_module(self._built, device, observer))
             with observed(loaded, observer):
                 return as_tensors(_first(loaded(**self._pipeline_arguments(self._built))))
+
+    def with_steps(self, num_steps: int) -> Workload | None:
+        """See `Workload.with_steps`. A picture to start from leaves a share of the steps out; it has no shorter call."""
+        steps = self.spec.get("steps")
+        is_shorter = isinstance(steps, int) and steps > num_steps and self.spec.get("strength") is None
+        if self._built is None or _is_module(self._built.model) or not is_shorter:
+            return None
+        short = copy.copy(self)
+        short._built = dataclasses.replace(self._built, call={**self._built.call, "num_inference_steps": num_steps})
+        short.spec = {**self.spec, "steps": num_steps}
+        return short
 
     def _run_module(self, built: Built, device: torch.device, observer: Observer | None) -> Any:
         arguments = self._on_device(built, device)
