@@ -93,7 +93,7 @@ def _become(asked: dict[str, Any], descriptors: list[int]) -> NoReturn:
             os.dup2(old, new)
         os.set_inheritable(channel, True)
         os.environ.update({**asked["environment"], CHANNEL: str(channel)})
-        os.chdir(asked["folder"] or ".")
+        os.chdir(asked["folder"])
         command, paths = asked["command"], asked["environment"].get("PYTHONPATH", "").split(os.pathsep)
         if command[:2] != [sys.executable, "-P"] or _shadows(paths):
             os.execvp(command[0], command)

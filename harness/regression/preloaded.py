@@ -17,10 +17,13 @@ from typing import Any
 
 from paretune.harness.regression import pair_parent
 
-__all__ = ["LIBRARIES", "PairError", "PairParent", "Side", "log_tail"]
+__all__ = ["LIBRARIES", "OF_PIPELINES", "PairError", "PairParent", "Side", "log_tail"]
 
-LIBRARIES = ("numpy", "torch", "transformers", "diffusers.DiffusionPipeline")
+LIBRARIES = ("pydantic", "yaml", "numpy", "torch")
 """What the parent imports, those that are installed; both sides of a pair use them from the same interpreter."""
+
+OF_PIPELINES = ("transformers", "diffusers.DiffusionPipeline")
+"""What it imports besides where plans of pipelines are timed."""
 
 _LOG_TAIL_BYTES = 2000
 _GRACE_S = 10.0
@@ -78,7 +81,7 @@ class PairParent:
         asked = {
             "command": side.command,
             "environment": dict(side.environment),
-            "folder": None if side.folder is None else os.fspath(side.folder),
+            "folder": os.fspath(side.folder or Path.cwd()),
         }
         number: int = self._asked(asked, [stdin, log, channel])["pid"]
         return number

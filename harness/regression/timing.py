@@ -13,7 +13,7 @@ from paretune.harness.regression.findings import Finding, Status, Verdict
 from paretune.harness.regression.identity import name_of
 from paretune.harness.regression.interleave import PairError, PairParent, Pairs, Rounds, interleave
 from paretune.harness.regression.latency import CONFIRMING, Sensitivity, confirmed, latency_finding
-from paretune.harness.regression.preloaded import LIBRARIES
+from paretune.harness.regression.preloaded import LIBRARIES, OF_PIPELINES
 from paretune.harness.regression.sequential import settled
 from paretune.harness.regression.sides import side
 from paretune.harness.report.units import percent
@@ -109,7 +109,7 @@ def _timed(
 def _libraries(records: Sequence[Record]) -> tuple[str, ...]:
     """What the parent imports: all of it when a pipeline is among the plans, torch alone for the user's own functions."""
     is_pipeline = any(":" not in str(record.workload.get("name", "")) for record in records)
-    return LIBRARIES if is_pipeline else ("numpy", "torch")
+    return (*LIBRARIES, *OF_PIPELINES) if is_pipeline else LIBRARIES
 
 
 def _clocks(record: Record) -> tuple[str, ...]:
