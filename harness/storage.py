@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import urllib.parse
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ HEARTBEAT_S = 15
 """Seconds between two signs of life of a running trial; after four missed ones another worker takes the trial over."""
 
 _GRACE = 4
+_PROXY_S = 10
 _LOCK_S = 10
 """Seconds after which the lock of a writer that was killed is taken over; it is held for milliseconds."""
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")
@@ -33,7 +35,8 @@ def open_storage(url: str | None, *, heartbeat_s: int | None = None) -> Any:
     url: ``sqlite:///file``, ``postgresql+psycopg://...``, ``mysql+...``, a path ending in ``.log`` or ``.journal`` (a
     journal file, also for shared file systems), or ``None`` for memory. On a database server trials get a heartbeat:
     when a worker falls silent its trial is failed and tried once more by another. SQLite and journals have none; there
-    a worker that returns closes the trials that dead workers of its machine left open.
+    a worker that returns closes the trials that dead workers of its machine left open. ``grpc://host:port`` is Optuna's
+    proxy in front of a database server, for fleets that would exhaust its connections; it passes no heartbeats on.
 
     Raises ``ValueError`` whose text holds no password when the URL cannot be used.
     """
@@ -43,6 +46,8 @@ def open_storage(url: str | None, *, heartbeat_s: int | None = None) -> Any:
         return optuna.storages.InMemoryStorage()
     if "://" not in url:
         return _open_journal(Path(url))
+    if url.startswith("grpc:"):
+        return _open_proxy(url)
     interval = None if url.startswith("sqlite") else heartbeat_s or HEARTBEAT_S
     try:
         with warnings.catch_warnings():
@@ -78,6 +83,26 @@ def _write_ahead(engine: Any) -> None:
 
     event.listen(engine, "connect", configure)
     engine.dispose()
+
+
+def _open_proxy(url: str) -> Any:
+    import optuna
+
+    told = urllib.parse.urlsplit(url)
+    if not told.hostname or told.port is None or told.username or told.path.strip("/") or told.query:
+        raise ValueError(f"storage {masked(url)}: a proxy is grpc://host:port and nothing else; it knows no passwords.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            proxy = optuna.storages.GrpcStorageProxy(host=told.hostname, port=told.port)
+        proxy.wait_server_ready(timeout=_PROXY_S)
+    except ImportError as error:
+        raise ValueError(
+            f"storage {url}: {error.name} is not installed. Run `pip install 'paretune[distributed]'`."
+        ) from None
+    except ConnectionError:
+        raise ValueError(f"storage {url}: no proxy answered within {_PROXY_S} s. Is it running?") from None
+    return proxy
 
 
 def _open_journal(path: Path) -> Any:

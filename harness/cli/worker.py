@@ -15,7 +15,7 @@ __all__ = ["command"]
 
 
 def command(
-    storage: Annotated[str, typer.Option(help="Database URL or .journal file that holds the study.")],
+    storage: Annotated[str, typer.Option(help="Database URL, grpc://host:port or .journal file that holds the study.")],
     study: Annotated[str, typer.Option(help="Name of the study; `paretune tune --storage URL` prints it.")],
     output: OutputOption = Path("paretune-results"),
 ) -> None:

@@ -35,5 +35,8 @@ def _is_absence(error: BaseException | None) -> bool:
             return True
         if getattr(error, "connection_invalidated", False):
             return True
+        code = getattr(error, "code", None)
+        if name == "_InactiveRpcError" and callable(code) and code().name == "UNAVAILABLE":
+            return True
         error = error.__cause__ or error.__context__
     return False

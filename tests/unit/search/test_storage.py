@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import optuna
 import pytest
 from support.toy_space import Machine, question
 
+from paretune.harness.records import Record, Trial
 from paretune.harness.search.history import seen_in
 from paretune.harness.search.ledger import Ledger
 from paretune.harness.search.open import open_ledger
@@ -124,3 +129,67 @@ def test_a_result_that_comes_too_late_stops_nobody(caplog: pytest.LogCaptureFixt
     assert ledger.num_run() == 0
     assert "was closed before its result came" in caplog.text
     assert seen_in(ledger.study.get_trials())[0] == {}
+
+
+@contextmanager
+def proxy_to(storage: Any, port: int = 0) -> Iterator[int]:
+    """Optuna's proxy in front of a storage, as `run_grpc_proxy_server` starts it; gives its port."""
+    grpc = pytest.importorskip("grpc")
+    from optuna.storages._grpc.auto_generated import api_pb2_grpc
+    from optuna.storages._grpc.servicer import OptunaStorageProxyService
+
+    server = grpc.server(ThreadPoolExecutor(max_workers=10))
+    api_pb2_grpc.add_StorageServiceServicer_to_server(OptunaStorageProxyService(storage), server)
+    port = server.add_insecure_port(f"127.0.0.1:{port}")
+    server.start()
+    try:
+        yield port
+    finally:
+        server.stop(None).wait()
+
+
+def test_a_study_runs_through_a_proxy(tmp_path: Path) -> None:
+    behind = optuna.storages.get_storage(f"sqlite:///{tmp_path}/behind.db")
+    asked, machine = question(search={"sampler": "grid"}, effort={"max_trials": 6}), Machine()
+    with proxy_to(behind) as port:
+        url = f"grpc://127.0.0.1:{port}"
+        ledger = open_ledger(asked, open_storage(url))
+        half = question(search={"sampler": "grid"}, effort={"max_trials": 3})
+        Study(question=half, store=Store(tmp_path / "one"), ledger=ledger, run_trial=machine).run()
+        again = open_ledger(asked, open_storage(url))
+        result = Study(question=asked, store=Store(tmp_path / "two"), ledger=again, run_trial=machine).run()
+    assert result.num_run == 6 and max(machine.counts.values()) == 1
+    assert {r.plan for r in result.records} == set(machine.counts)
+    trials = optuna.load_study(study_name=None, storage=behind).get_trials()
+    assert all(set(t.constraints) == {"outcome", "device_memory"} for t in trials if "told" in t.user_attrs)
+
+
+def test_a_proxy_that_is_restarted_costs_no_trial(tmp_path: Path) -> None:
+    behind = optuna.storages.get_storage(f"sqlite:///{tmp_path}/behind.db")
+    asked, machine = question(search={"sampler": "grid"}, effort={"max_trials": 4}), Machine()
+    with ExitStack() as running:
+        port = running.enter_context(proxy_to(behind))
+        ledger = open_ledger(asked, open_storage(f"grpc://127.0.0.1:{port}"))
+
+        def restarting(trial: Trial) -> Record:
+            if len(machine.counts) == 1:
+                running.pop_all().close()
+                running.enter_context(proxy_to(behind, port))
+            return machine(trial)
+
+        result = Study(question=asked, store=Store(tmp_path), ledger=ledger, run_trial=restarting).run()
+    assert result.num_run == 4 and max(machine.counts.values()) == 1
+
+
+@pytest.mark.parametrize("url", ["grpc://host", "grpc://zoe:secret@host:13000", "grpc://host:13000/study"])
+def test_a_proxy_is_a_host_and_a_port(url: str) -> None:
+    with pytest.raises(ValueError, match="grpc://host:port") as caught:
+        open_storage(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_proxy_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("grpc")
+    monkeypatch.setattr("paretune.harness.storage._PROXY_S", 0.2)
+    with pytest.raises(ValueError, match="no proxy answered"):
+        open_storage("grpc://127.0.0.1:1")
