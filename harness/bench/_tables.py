@@ -25,14 +25,13 @@ _PLAIN: Mapping[str, Any] = {"layerwise_casting": {}, "compile": {"scope": "regi
 _TILES: Mapping[str, Any] = {"vae_tiling": {"tile_size": 512}}
 
 
-def _with_residency(*sizes: str) -> Mapping[str, Any]:
-    denoiser = {**_LEAVES, "block_residency": {"resident_bytes": list(sizes)}, **_PLAIN}
-    return {"pipeline": _PINNED, "denoiser": denoiser, "text_encoders": _LEAVES, "vae": _TILES}
-
-
 SPACES: Mapping[str, Mapping[str, Any]] = {
     "sdxl": {"pipeline": _PINNED, "denoiser": {**_BOTH, **_PLAIN}, "text_encoders": _LEAVES, "vae": _TILES},
-    "sd3-medium": _with_residency("2GiB"),
+    "sd3-medium": {
+        "denoiser": {**_LEAVES, "block_residency": {"resident_bytes": "2GiB"}, **_PLAIN},
+        "text_encoders": _LEAVES,
+        "vae": _TILES,
+    },
 }
 """The shipped space of each family with fewer values, so that all of its plans can be simulated."""
 
