@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from paretune.harness.records import Record
 
 __all__ = ["command"]
+
+_MOST_REFUSED = 8
 
 
 def command(
@@ -54,7 +57,18 @@ def command(
         if len(made) > 1 and format in ("text", "markdown"):
             sys.stdout.write(f"\n## {title}\n\n")
         _print(records, format, vram)
+        if format in ("text", "markdown"):
+            sys.stdout.writelines(_refused(one))
         sys.stdout.flush()
+
+
+def _refused(made: Question) -> Iterator[str]:
+    """What the rules refuse never ran and stands in no row: the first few, with their reasons."""
+    refused = made.plans.refused
+    for entry in refused[:_MOST_REFUSED]:
+        yield f"\nrefused: {entry.settings}: {' '.join(entry.reasons)}\n"
+    if len(refused) > _MOST_REFUSED:
+        yield f"\nrefused: {len(refused) - _MOST_REFUSED} more; `paretune plan` lists them.\n"
 
 
 def _swept(made: Question, output: Path, storage: str | None) -> list[Record]:

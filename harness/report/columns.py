@@ -14,6 +14,9 @@ __all__ = ["COLUMNS", "DEFAULT", "Column", "column"]
 _MOST_REASON = 160
 """Characters of a reason that a drawn table shows; exports carry all of it."""
 
+_MOST_PLAN = 320
+"""Characters of a plan that a drawn table shows: all but those that list layers one by one. Exports carry all of it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
@@ -36,9 +39,13 @@ def _yes(value: bool) -> str:
     return "*" if value else ""
 
 
-def _short(value: str) -> str:
+def _short(value: str, most: int = _MOST_REASON) -> str:
     line = " ".join(value.split())
-    return line if len(line) <= _MOST_REASON else f"{line[: _MOST_REASON - 3]}..."
+    return line if len(line) <= most else f"{line[: most - 3]}..."
+
+
+def _plan(value: str) -> str:
+    return value if len(value) <= _MOST_PLAN else _short(value, _MOST_PLAN)
 
 
 def _decibel(value: float) -> str:
@@ -50,7 +57,7 @@ def _column(name: str, title: str, draw: Callable[[Any], str], text: str, *, is_
 
 
 COLUMNS = (
-    _column("plan", "plan", str, "settings in the order they are applied", is_number=False),
+    _column("plan", "plan", _plan, "settings in the order they are applied", is_number=False),
     _column("is_on_front", "front", _yes, "no feasible plan is both faster and smaller", is_number=False),
     _column("outcome", "outcome", str, "how the trial ended", is_number=False),
     _column("kind", "kind", str, "where the figures come from", is_number=False),
