@@ -157,8 +157,7 @@ class _SimulatedSession(Session):
     def mark(self, phase: str) -> None:
         self.close()
         if phase in NOT_A_CALL:
-            for card in self._machine.cards:
-                card.ledger.end_timeline()
+            self._machine.end_call()
         self._machine.begin_phase(phase)
         self._current = (phase, self.now_s())
 

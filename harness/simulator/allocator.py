@@ -72,7 +72,8 @@ class CachingAllocator:
         self._first_block: dict[int, Allocation] = {}
         self._pools: dict[tuple[int, bool], Pool] = {}
         self._next_address = FIRST_ADDRESS
-        self.on_segment: Callable[[str, Segment], None] | None = None
+        self.on_segment: Callable[[str, int, int, int], None] | None = None
+        """Is told what is taken from the driver or given back: action, address, bytes, stream."""
 
     def allocate(self, size_bytes: int, stream: int = 0) -> Allocation:
         """Take the best fitting free block of the stream's pool, or a new segment; raises `OutOfDeviceMemory`."""
@@ -152,6 +153,7 @@ class CachingAllocator:
         mapped = -(-missing // page) * page
         self._reserve(mapped)
         segment.size_bytes += mapped
+        self._tell("segment_map", segment, segment.address + segment.size_bytes - mapped, mapped)
         if not tail.in_use:
             self._take(pool, tail)
             tail.size_bytes += mapped
@@ -178,9 +180,12 @@ class CachingAllocator:
         block = Allocation(segment.address, segment.size_bytes, segment, pool)
         self.segments[segment.address] = segment
         self._first_block[segment.address] = block
-        if self.on_segment is not None:
-            self.on_segment("segment_alloc", segment)
+        self._tell("segment_alloc", segment, segment.address, segment.size_bytes)
         return block
+
+    def _tell(self, action: str, segment: Segment, address: int, size_bytes: int) -> None:
+        if self.on_segment is not None and size_bytes:
+            self.on_segment(action, address, size_bytes, segment.stream)
 
     def _split(self, block: Allocation, rounded: int, is_small: bool) -> None:
         rest = block.size_bytes - rounded
@@ -212,8 +217,7 @@ class CachingAllocator:
             return 0
         self._take(pool, block)
         del self.segments[block.segment.address], self._first_block[block.segment.address]
-        if self.on_segment is not None:
-            self.on_segment("segment_free", block.segment)
+        self._tell("segment_free", block.segment, block.segment.address, block.segment.size_bytes)
         return block.segment.size_bytes
 
     def _unmap_tail(self, pool: Pool, block: Allocation) -> int:
@@ -224,6 +228,7 @@ class CachingAllocator:
         released = block.size_bytes // page * page
         self._take(pool, block)
         block.segment.size_bytes -= released
+        self._tell("segment_unmap", block.segment, block.segment.address + block.segment.size_bytes, released)
         block.size_bytes -= released
         if block.size_bytes:
             insort(pool, (block.size_bytes, block.address, block))

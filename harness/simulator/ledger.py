@@ -117,7 +117,6 @@ class Ledger:
         if self.timeline.is_running and kinds:
             self._end_stretch()
             self._high_bytes, self._high_kinds, self._fresh = total_bytes, kinds, False
-            self._end_stretch()
         if total_bytes > self.peak_bytes:
             self._take_picture()
             more = total_bytes - sum(self.peak.by_label.values())

@@ -53,6 +53,11 @@ class SimulatedCard:
         """All streams of the card, the default one first."""
         return self._streams
 
+    @property
+    def deferred(self) -> list[Allocation]:
+        """Blocks that were freed and wait for other streams."""
+        return [block for _, block in self._deferred]
+
     def allocate(self, size_bytes: int, label: Label) -> Allocation:
         """Take device memory on the current stream; raises `torch.OutOfMemoryError`."""
         if self._deferred:
@@ -228,6 +233,11 @@ class Machine:
         for card in self.cards:
             card.ledger.timeline.start(self.host_s)
         self.traffic.reset()
+
+    def end_call(self) -> None:
+        """What follows belongs to no call: timelines of memory end."""
+        for card in self.cards:
+            card.ledger.end_timeline()
 
     def begin_phase(self, phase: str) -> None:
         """Start a phase in every ledger."""

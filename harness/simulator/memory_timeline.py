@@ -56,8 +56,12 @@ class MemoryTimeline:
         return self.ends_s != math.inf
 
     def add(self, stretch: Stretch, now_s: float) -> None:
-        """The running stretch ended with this highest point; the next one begins."""
-        self.stretches.append(stretch)
+        """The running stretch ended with this highest point; the next one begins. Of one instant the higher one stays."""
+        last = self.stretches[-1] if self.stretches else None
+        if last is not None and (last.second, last.phase) == (stretch.second, stretch.phase):
+            self.stretches[-1] = _higher(last, stretch)
+        else:
+            self.stretches.append(stretch)
         if len(self.stretches) > MOST_STRETCHES:
             self._join()
         self.ends_s = now_s + self._lasts_s
@@ -67,13 +71,17 @@ class MemoryTimeline:
         open_to_join = False
         for stretch in self.stretches:
             if open_to_join and joined[-1].phase == stretch.phase:
-                joined[-1] = max(joined[-1], stretch, key=lambda one: one.total_bytes)
+                joined[-1] = _higher(joined[-1], stretch)
                 open_to_join = False
             else:
                 joined.append(stretch)
                 open_to_join = True
         self.stretches = joined
         self._lasts_s *= 2
+
+
+def _higher(one: Stretch, other: Stretch) -> Stretch:
+    return other if other.total_bytes > one.total_bytes else one
 
 
 def by_kind(by_label: Mapping[tuple[str, str], int]) -> dict[str, int]:

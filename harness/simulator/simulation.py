@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from paretune.harness.simulator import attention, copies, mapped_files, memory_operators, values
+from paretune.harness.simulator import attention, copies, mapped_files, memory_operators, snapshot, values
 from paretune.harness.simulator.caches import SimulatedCaches
 from paretune.harness.simulator.compiling import CompiledCode
 from paretune.harness.simulator.disk import SimulatedDisk
@@ -59,6 +59,7 @@ class Simulation:
         host_sheet = load_host(host) if isinstance(host, str) else host
         memory = sheet.memory_bytes if memory_bytes is None else memory_bytes
         self.machine = Machine(sheet, host_sheet, memory_bytes=memory, num_devices=num_devices, options=options or {})
+        snapshot.watch(self.machine)
         self.replay = Replay(self.machine)
         self._modes: list[Any] = []
 

@@ -137,3 +137,19 @@ def test_what_is_tidied_up_before_the_next_operator_does_not_hinder_a_replay(sim
 
 def test_what_stays_while_other_operators_run_hinders_it(sim: Running) -> None:
     assert call_often(sim, Prefetches(), tidies_at_once=False) == 0
+
+
+def test_replayed_calls_stand_in_the_timeline_as_high_as_those_before(sim: Running) -> None:
+    machine, denoiser, x = sim.machine, model(), torch.empty(4096, 1024, dtype=torch.float16, device="sim")
+    sim.label("denoiser", denoiser)
+    machine.start_call()
+    machine.begin_phase("denoise")
+    before_s = machine.host_s
+    for _ in range(30):
+        x = denoiser(x)
+    machine.end_call()
+    assert sim.replay.num_replayed >= 26
+    rows = machine.cards[0].ledger.timeline.rows(before_s)
+    late = [row for row in rows if row[0] > rows[-1][0] * 0.5]
+    assert late and {row[1] for row in late} == {machine.cards[0].ledger.peak_bytes}
+    assert all(row[3]["activation"] == late[0][3]["activation"] > 0 for row in late)
