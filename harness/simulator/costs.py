@@ -35,6 +35,8 @@ class Charge:
     """Elementwise work that a compiler would merge with its neighbours."""
 
 
+_UNWRITTEN = {aten.empty, aten.empty_like, aten.empty_strided, aten.new_empty, aten.new_empty_strided}
+"""They take memory and touch none of it: no kernel runs."""
 _GATHERS = {aten.embedding, aten.index, aten.index_select, aten.gather}
 _PASSES = {aten.native_group_norm: 1.5, aten.native_layer_norm: 1.2, aten._softmax: 1.2, aten._fused_rms_norm: 1.2}
 """How many times a normalisation's kernel effectively reads its input beyond the caches' help."""
@@ -44,6 +46,8 @@ def charge_for(machine: Machine, func: Any, inferred: Inferred) -> Charge:
     """The cost on the card (or host) that the inferred result lives on."""
     args, kwargs, result = inferred.metas
     packet = func.overloadpacket
+    if packet in _UNWRITTEN:
+        return Charge(kernel_s=0.0, host_s=machine.host.eager_operator_s)
     sources = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
     results = [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
     moved = _moved_bytes(packet, sources, results)

@@ -115,7 +115,7 @@ def _submit(machine: Machine, inferred: Inferred, charge: Charge) -> None:
         return
     machine.num_operators += 1
     machine.operators[machine.operator] += 1
-    if inferred.index >= 0:
+    if inferred.index >= 0 and charge.kernel_s:
         if charge.uses_cublas:
             machine.cards[inferred.index].need_cublas()
         if is_compiled():

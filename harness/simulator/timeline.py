@@ -31,9 +31,11 @@ def launch(card: SimulatedCard, kernel_s: float, host_s: float) -> None:
     if idle_since > start:
         start = idle_since
     traffic = machine.traffic
-    if start > idle_since and card.h2d_free_s > idle_since:
-        _count_stall(card, idle_since, start)
     stream.ready_s = card.compute_free_s = end = start + kernel_s
+    if card.h2d_free_s > idle_since:
+        if start > idle_since:
+            traffic.stall_s += _arriving_s(card, max(idle_since, machine.call_began_s), start)
+        traffic.overlap_s += _arriving_s(card, start, end)
     queue.append(end)
     traffic.kernel_s += kernel_s
     traffic.num_kernels += 1
@@ -104,9 +106,7 @@ def _remember_arrival(card: SimulatedCard, start: float, end: float) -> None:
     arrivals.append((start, end))
 
 
-def _count_stall(card: SimulatedCard, idle_since: float, start: float) -> None:
-    """Computing waited; count the part of the wait in which the engine towards the device worked."""
-    machine = card.machine
-    since = max(idle_since, machine.call_began_s)
-    waits = (min(start, end) - max(since, began) for began, end in card.arrivals)
-    machine.traffic.stall_s += sum(wait for wait in waits if wait > 0)
+def _arriving_s(card: SimulatedCard, since: float, until: float) -> float:
+    """For how long of a stretch of time the engine towards the device works on copies that were submitted so far."""
+    shared = (min(until, end) - max(since, began) for began, end in card.arrivals)
+    return sum(seconds for seconds in shared if seconds > 0)
