@@ -7,6 +7,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -97,7 +98,8 @@ class PinnedStore(HostStore):
 class DiskStore(HostStore):
     """Flat buffers mapped from a file of this store's own in ``folder``; the file goes when the store is closed.
 
-    The file's name is new each time, so an older folder or a second model never mixes with it. Reading a value reads
+    The file's name is new each time, so an older folder or a second model never mixes with it. Folders that were made for
+    it go with it, unless something else lies in them. Reading a value reads
     the file, and writing one writes it: ``state_dict`` and edits of weights are right while they are on disk.
 
     Raises ``OSError`` when the folder cannot be written or the disk is full, before anything is changed.
@@ -106,6 +108,7 @@ class DiskStore(HostStore):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._paths: list[Path] = []
+        self._made: list[Path] = []
 
     def buffers(self, sizes_bytes: Sequence[int]) -> Iterator[Kept]:
         padded = [aligned(size) for size in sizes_bytes]
@@ -114,6 +117,7 @@ class DiskStore(HostStore):
         yield [(index, flat[start : start + sizes_bytes[index]]) for index, start in zip(range(len(padded)), starts)]
 
     def _map(self, num_bytes: int) -> torch.Tensor:
+        self._made += [part for part in (self.folder, *self.folder.parents) if not part.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix="paretune-", suffix=".weights", dir=self.folder)
         self._paths.append(Path(name))
@@ -126,6 +130,10 @@ class DiskStore(HostStore):
     def close(self) -> None:
         while self._paths:
             self._paths.pop().unlink(missing_ok=True)
+        for folder in self._made:
+            with suppress(OSError):
+                folder.rmdir()
+        self._made.clear()
 
 
 def _reserve(handle: int, num_bytes: int) -> None:

@@ -166,3 +166,15 @@ def test_the_container_limits_what_may_be_locked(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("max\n")
     assert lockable_bytes(control_groups=tmp_path, meminfo=meminfo) == 64 * 1024
     assert lockable_bytes(control_groups=tmp_path / "none", meminfo=tmp_path / "none") is None
+
+
+def test_folders_that_were_made_for_weights_go_with_them_and_no_others(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    folder = there / "made" / "for" / "weights"
+    with Applied(f'group_offload(offload_to_disk_path="{folder}")', LONE.model(), "cpu"):
+        assert any(folder.iterdir())
+    assert there.is_dir() and not any(there.iterdir())
+    with Applied(f'group_offload(offload_to_disk_path="{folder}")', LONE.model(), "cpu"):
+        (folder / "somebody's").write_text("")
+    assert [path.name for path in folder.iterdir()] == ["somebody's"]
