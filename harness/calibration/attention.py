@@ -7,15 +7,13 @@ from collections.abc import Mapping
 import torch
 
 from paretune.harness.calibration.stopwatch import Stopwatch
+from paretune.harness.simulator.attention_cost import PROBES
 
-__all__ = ["SHAPES", "attention_rates"]
-
-SHAPES = ((1, 4608, 24, 128), (1, 1024, 16, 64))
-"""Batch, sequence, heads, head size: FLUX at 1024x1024, and a small UNet level."""
+__all__ = ["attention_rates"]
 
 
 def attention_rates(
-    watch: Stopwatch, dtype: torch.dtype, shapes: tuple[tuple[int, int, int, int], ...] = SHAPES
+    watch: Stopwatch, dtype: torch.dtype, shapes: tuple[tuple[int, int, int, int], ...] = PROBES
 ) -> Mapping[str, float]:
     """The best rate of every available backend in operations per second (4 x batch x heads x S x S x head size)."""
     from paretune.attention import attend, availability, catalog

@@ -44,7 +44,10 @@ class Sizes:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """What was measured: a card's sheet, its host's, and the attention backends' rates in operations per second."""
+    """What was measured: a card's sheet, its host's, and the attention backends' rates in operations per second.
+
+    The sheet of a card has the rates too, and attention is simulated with them.
+    """
 
     gpu: GpuSheet
     host: HostSheet
@@ -84,6 +87,8 @@ def calibrate(
         say("attention")
         attention = attention_rates(watch, torch.bfloat16 if place.type != "cpu" else torch.float32)
     gpu = _gpu(base, facts, rates, bandwidth, links)
+    if place.type != "cpu":  # measured in float32 there, which says nothing about half precision
+        gpu = dataclasses.replace(gpu, attention_flops_per_s=dict(attention))
     own = name or f"{gpu.name}-calibrated"
     host = dataclasses.replace(host, name=f"host-{own}")
     return Calibration(gpu=dataclasses.replace(gpu, name=own), host=host, attention_flops_per_s=attention)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from paretune.harness.simulator.machine import Machine
     from paretune.harness.simulator.sheets import GpuSheet
 
-__all__ = ["AttentionCall", "attention_charge", "native_backend"]
+__all__ = ["PROBES", "AttentionCall", "attention_charge", "native_backend"]
 
 MAX_FLASH_HEAD_SIZE = 256
 _CHARTED_EFFICIENCY = {(8, 0): 0.76, (8, 6): 0.88, (8, 9): 0.92, (9, 0): 0.68, (12, 0): 0.92}
@@ -25,6 +25,8 @@ for instance) also reaches less here."""
 SINGLE_SHARE = 0.6
 """Share of the float32 rate that the memory-efficient kernel reaches on float32 inputs."""
 TILE = 128
+PROBES = ((1, 4608, 24, 128), (1, 1024, 16, 64))
+"""Batch, sequence, heads, head size at which calibration measures backends: FLUX at 1024x1024, and a small UNet level."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +78,8 @@ def attention_charge(machine: Machine, call: AttentionCall, backend: str) -> Cha
     family = (cost.masked_family or cost.family) if call.mask_bytes else cost.family
     host = machine.host
     num_kernels = 8 if cost.score_copies else 1
-    kernel_s = max(_product_seconds(machine.sheet, call, family), memory_seconds(machine, _moved_bytes(call, cost)))
+    product_s = _product_seconds(machine.sheet, call, family) / _measured_factor(machine.sheet, call, backend)
+    kernel_s = max(product_s, memory_seconds(machine, _moved_bytes(call, cost)))
     return Charge(
         kernel_s=kernel_s + num_kernels * host.kernel_s,
         host_s=(num_kernels + 1) * host.eager_operator_s,
@@ -84,8 +87,12 @@ def attention_charge(machine: Machine, call: AttentionCall, backend: str) -> Cha
     )
 
 
+def _flops(call: AttentionCall) -> float:
+    return 2.0 * call.rows * call.keys * (call.head_size + call.value_size) * (0.5 if call.is_causal else 1.0)
+
+
 def _product_seconds(sheet: GpuSheet, call: AttentionCall, family: str) -> float:
-    flops = 2.0 * call.rows * call.keys * (call.head_size + call.value_size) * (0.5 if call.is_causal else 1.0)
+    flops = _flops(call)
     rates = sheet.dense_flops_per_s
     waves = max(call.rows / TILE / sheet.multiprocessors, 1e-3)
     fill = waves / (waves + 0.25)
@@ -97,6 +104,34 @@ def _product_seconds(sheet: GpuSheet, call: AttentionCall, family: str) -> float
     ).value
     scale = min(sheet.product_efficiency / _CHARTED_EFFICIENCY.get(sheet.compute_capability, 0.85), 1.1)
     return flops / (rate * charted * scale * fill)
+
+
+def _measured_factor(sheet: GpuSheet, call: AttentionCall, backend: str) -> float:
+    """How many times as fast as the charts say a backend was on this very card; 1 where nobody measured it.
+
+    The charts still say how the rate depends on lengths and head sizes; the measurement sets its level.
+    """
+    measured = sheet.attention_flops_per_s.get(backend)
+    if measured is None or call.dtype not in (torch.float16, torch.bfloat16):
+        return 1.0
+    family = backend_entry(backend).cost.family
+    charted = max(_flops(probe) / _product_seconds(sheet, probe, family) for probe in map(_probe, PROBES))
+    return measured / charted
+
+
+def _probe(shape: tuple[int, int, int, int]) -> AttentionCall:
+    batch, length, heads, size = shape
+    return AttentionCall(
+        batch=batch,
+        heads=heads,
+        queries=length,
+        keys=length,
+        key_heads=heads,
+        head_size=size,
+        value_size=size,
+        dtype=torch.bfloat16,
+        is_causal=False,
+    )
 
 
 def _moved_bytes(call: AttentionCall, cost: Cost) -> float:

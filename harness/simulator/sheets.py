@@ -35,6 +35,8 @@ class GpuSheet:
     """Share of the dense rate that large half-precision products reach."""
     bandwidth_efficiency: float = 0.85
     """Share of the memory bandwidth that elementwise kernels reach."""
+    attention_flops_per_s: dict[str, float] = field(default_factory=dict)
+    """What attention backends of the catalogue reached on this card in half precision, by name; none before calibration."""
     sources: dict[str, str] = field(default_factory=dict)
 
 

@@ -3,11 +3,15 @@
 import dataclasses
 
 import pytest
+import torch
 
+from paretune.attention import attend
+from paretune.harness.calibration.attention import attention_rates
 from paretune.harness.calibration.refine import refine
 from paretune.harness.calibration.run import Sizes, calibrate, nearest_sheet
+from paretune.harness.calibration.stopwatch import Stopwatch
 from paretune.harness.records import Kind, Outcome, Phase, Record
-from paretune.harness.simulator import Simulation, load_gpu, load_host
+from paretune.harness.simulator import GpuSheet, Simulation, load_gpu, load_host
 
 SMALL = Sizes(products=(128,), memory_bytes=1 << 20, link_bytes=1 << 20, disk_bytes=1 << 20, attention=False)
 
@@ -89,3 +93,38 @@ def test_useless_or_absurd_trials_are_refused():
         refine(sheet, [measured(2.0, outcome=Outcome.OOM)], lambda record: record)
     with pytest.raises(ValueError, match="times as fast"):
         refine(sheet, [measured(20.0)], lambda record: measured(2.0))
+
+
+def attention_s(sheet: GpuSheet, backend: str, dtype: torch.dtype = torch.float16, length: int = 8192) -> float:
+    """Seconds of one call on a simulated card."""
+    with Simulation(sheet) as sim:
+        query = torch.empty(1, length, 16, 128, dtype=dtype, device="sim")
+        torch.sim.synchronize()
+        before = sim.machine.host_s
+        attend(query, query, query, backend=backend)
+        torch.sim.synchronize()
+        return sim.machine.host_s - before
+
+
+def test_attention_rates_of_a_simulated_card_find_its_own_times_again(tmp_path):
+    sizes = dataclasses.replace(SMALL, attention=True, products=(8192,))
+    with Simulation("l40s"):
+        made = calibrate("sim", name="mine", sizes=sizes)
+    assert {"_native_flash", "_native_math"} <= set(made.gpu.attention_flops_per_s) == set(made.attention_flops_per_s)
+    sheet, read = load_gpu("l40s"), load_gpu(str(made.write(tmp_path)[0]))
+    assert read.attention_flops_per_s == made.attention_flops_per_s
+    for backend in ("_native_flash", "native"):
+        assert attention_s(read, backend) == pytest.approx(attention_s(sheet, backend), rel=0.06)
+
+
+def test_a_measured_backend_sets_its_own_level_and_no_other():
+    sheet = load_gpu("l40s")
+    with Simulation(sheet):
+        rates = attention_rates(Stopwatch.on(torch.device("sim")), torch.bfloat16)
+    twice = dataclasses.replace(sheet, attention_flops_per_s={"_native_flash": 2 * rates["_native_flash"]})
+    for length in (4096, 16384):
+        plain, fast = (attention_s(one, "_native_flash", length=length) for one in (sheet, twice))
+        assert plain / fast == pytest.approx(2.0, rel=0.1)
+    assert attention_s(twice, "native") == pytest.approx(attention_s(twice, "_native_flash"), rel=0.02)
+    assert attention_s(twice, "_native_math") == attention_s(sheet, "_native_math")
+    assert attention_s(twice, "_native_math", torch.float32) == attention_s(sheet, "_native_math", torch.float32)
