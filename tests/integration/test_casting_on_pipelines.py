@@ -32,12 +32,19 @@ def loaded(name: str) -> tuple[Any, Any, dict[str, torch.Tensor]]:
     return workload, pipeline, outputs.flatten(workload.run(pipeline, device=CPU))
 
 
+def dtypes_told(pipeline: Any) -> list[torch.dtype]:
+    """What the pipeline and its parts say they compute in, whatever their weights are stored in."""
+    parts = [part for part in pipeline.components.values() if isinstance(part, torch.nn.Module)]
+    return [pipeline.dtype, *(part.dtype for part in parts)]
+
+
 @pytest.mark.parametrize("name", ["sdxl-tiny", "wan-2.1-14b-tiny"])
 @pytest.mark.parametrize("plan", LIMITS)
 def test_the_picture_is_close_and_the_pipeline_restored(name: str, plan: str) -> None:
     workload, pipeline, reference = loaded(name)
-    before = restored.look(pipeline)
+    before, dtypes = restored.look(pipeline), dtypes_told(pipeline)
     with Applied(plan, pipeline, CPU):
+        assert dtypes_told(pipeline) == dtypes
         found = compare(outputs.flatten(workload.run(pipeline, device=CPU)), reference)
     assert restored.differences(before, restored.look(pipeline)) == []
     assert found["is_finite"] and not found["is_blank"]
