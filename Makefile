@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NAMESPACE := $(VENV)/namespace
 
-.PHONY: demo test lint types bench check results results-cpu clean
+.PHONY: demo test lint types bench check results results-cpu results-seeds clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -44,6 +44,10 @@ results: $(STAMP)
 # Really measured: wants an otherwise idle machine.
 results-cpu: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python results/make.py cpu $(FRESH)
+
+# Every example of diffusers' guides: simulated at full size, then measured at toy size on this CPU.
+results-seeds: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python results/seed_scenarios.py $(FRESH)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info
