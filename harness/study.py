@@ -165,9 +165,9 @@ class Study:
         return ""
 
     def _num_without_gain(self) -> int:
-        """Trials since the best feasible latency last improved; 0 before anything fits."""
+        """Trials since the fastest plan that fits and may be recommended was found; 0 before there is one."""
         best, since = math.inf, 0
-        for latency, excess in self.ledger.latencies():
+        for latency, excess in self.ledger.latencies(allow_lossy=self.question.spec.allow_lossy):
             if excess <= 0 and latency < best * 0.995:
                 best, since = latency, 0
             else:

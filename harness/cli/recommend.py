@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_NUM_SIMULATED = 40
+_NUM_SIMULATED, _PATIENCE = 40, 15
+"""Trials of a simulated search at most, and in a row without a gain; a ladder asks for many sizes and uses them all."""
 
 
 def command(
@@ -68,6 +69,7 @@ def _answer(*told: object) -> Answer:
         "ladder": f"[{', '.join(LADDER)}]" if ladder else None,
         "allow_lossy": "true" if allow_lossy else None,
         "effort.max_trials": trials or _NUM_SIMULATED,
+        "effort.patience": None if ladder or trials else _PATIENCE,
     }
     made = asked(str(workload), overrides, settings)  # type: ignore[arg-type]
     if made.is_simulated:

@@ -43,6 +43,7 @@ def command(
 ) -> None:
     """Search, verify, answer. Interrupting keeps everything; the same command goes on."""
     from paretune.harness.runner import run_trial
+    from paretune.harness.storage import masked
     from paretune.harness.tuning import tune
 
     settings = {
@@ -55,6 +56,9 @@ def command(
     }
     made = asked(question, overrides or [], settings)
     store, ledger = open_study(made, output, storage, run_trial)
+    if storage is not None:
+        name = ledger.study.study_name
+        print(f"to join: paretune worker --storage '{masked(storage)}' --study '{name}'", file=sys.stderr)
     answer = tune(made, store=store, ledger=ledger, run_trial=run_trial, progress=progress_on_stderr())
     if answer.study is not None:
         print(f"stopped: {answer.study.stopped}.", file=sys.stderr)

@@ -174,10 +174,13 @@ class Ledger:
         trials = patiently(lambda: self.study.get_trials(deepcopy=False, states=(state,)))
         return any(trial.system_attrs.get("fixed_params") == wanted for trial in trials)
 
-    def latencies(self) -> list[tuple[float, float]]:
-        """Latency (infinite for failures) and largest constraint of each trial that ran for this study, in order."""
+    def latencies(self, *, allow_lossy: bool) -> list[tuple[float, float]]:
+        """Latency and largest constraint of each trial that ran for this study, in order.
+
+        The latency of what cannot be recommended is infinite: failures, and lossy plans unless they are allowed.
+        """
         ran = [told for trial in self._finished() if (told := _told(trial))["is_new"]]
-        return [(t["latency_s"] if t["latency_s"] is not None else math.inf, t["excess"]) for t in ran]
+        return [(t["latency_s"] if _is_wanted(t, allow_lossy) else math.inf, t["excess"]) for t in ran]
 
     def forecast(self) -> Mapping[str, Any]:
         """Forecasts of this study's sampler by plan; empty for samplers that have none."""
@@ -238,6 +241,10 @@ class Ledger:
         """A finite value for what has none: as bad as the worst that completed."""
         complete = [t.value for t in self._finished() if _told(t)["outcome"] == Outcome.COMPLETE]
         return max((value for value in complete if math.isfinite(value)), default=1.0)
+
+
+def _is_wanted(told: Mapping[str, Any], allow_lossy: bool) -> bool:
+    return told["latency_s"] is not None and told["outcome"] == "complete" and (allow_lossy or not told["is_lossy"])
 
 
 def _latency_s(record: Record) -> float | None:

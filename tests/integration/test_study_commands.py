@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,14 @@ def test_tune_then_recommend_from_its_records(tmp_path: Path, capsys: pytest.Cap
 
     status, out, err = call("recommend", WORKLOAD, PLANS, "--ladder", *common[:-2], capsys=capsys)
     assert status == 0 and "ladder:" in out and out.count("needs ") >= 9
+
+    url = f"sqlite:///{tmp_path}/shared.db"
+    status, out, err = call("tune", WORKLOAD, PLANS, *common, "--storage", url, capsys=capsys)
+    joined = re.search(r"to join: paretune worker --storage '(.+)' --study '(.+)'", err)
+    assert status == 0 and joined is not None and joined[1] == url
+    join = ("worker", "--storage", url, "--study", joined[2], "--output", str(tmp_path / "other"))
+    status, out, err = call(*join, capsys=capsys)
+    assert status == 0 and "trials are finished" in err
 
     again = ("tune", WORKLOAD, PLANS, "effort.max_trials=60", *common)
     status, out, err = call(*again, capsys=capsys)

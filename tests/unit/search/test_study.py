@@ -123,6 +123,15 @@ def test_patience_ends_a_search_that_gains_nothing(tmp_path: Path) -> None:
     assert "gained nothing" in result.stopped
 
 
+def test_a_lossy_plan_that_may_not_win_is_no_gain(tmp_path: Path) -> None:
+    """The first lossy plan is the fastest by far; that the exact ones after it keep gaining must still be seen."""
+    seconds = iter(range(100, 0, -1))
+    machine = Machine(lambda plan: (Outcome.COMPLETE, 0.1 if plan.is_lossy else float(next(seconds)), 1.0))
+    result = run(question(effort={"max_trials": 30, "patience": 8}), machine, tmp_path)
+    assert any(record.is_lossy for record in result.records)
+    assert result.num_run == 30
+
+
 def test_seconds_end_a_search(tmp_path: Path) -> None:
     asked = question(effort={"max_trials": 60, "max_seconds": 5})
     ticks = iter(range(1000))
