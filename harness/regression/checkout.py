@@ -18,7 +18,7 @@ def checked_out(base: str, scratch: Path) -> Path:
     Of a repository the part below the current folder is taken, as that is what the head is run from.
     Raises ``UsageError`` when it is neither.
     """
-    if Path(base).is_dir():
+    if base and Path(base).is_dir():
         return Path(base)
     found = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{base}^{{commit}}")
     if found is None:
@@ -32,8 +32,11 @@ def checked_out(base: str, scratch: Path) -> Path:
         raise UsageError(f"--base {base}: git cannot unpack {commit[:12]} here. Is the current folder part of it?")
     folder = scratch / f"base-{commit[:12]}"
     folder.mkdir()
-    with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
-        packed.extractall(folder, filter="data")
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as packed:
+            packed.extractall(folder, filter="data")
+    except tarfile.TarError as error:
+        raise UsageError(f"--base {base}: {commit[:12]} holds nothing that can be unpacked here ({error}).") from error
     return folder
 
 

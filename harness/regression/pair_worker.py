@@ -69,7 +69,8 @@ def _refuse_code_of(folder: Path, *, own: Path) -> None:
         is_installed = "site-packages" in file.parts
         if file.is_relative_to(folder) and not file.is_relative_to(own) and not is_installed:
             sys.exit(
-                f"the base imported {name} from {file}, which is the head's. Install neither, or use a flat layout."
+                f"the base imported {name} from {file}, which is the head's. Name the workload as module:function, and "
+                "let the project be found by its folder alone: neither installed in place nor on PYTHONPATH."
             )
 
 

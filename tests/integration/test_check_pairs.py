@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import torch
+from support.records import study
 
+from paretune.harness.regression import baseline
 from paretune.harness.regression.findings import Verdict
+from paretune.harness.regression.gate import Request, gate
 from paretune.harness.regression.interleave import PairError, PairParent, Rounds, Side, interleave, measure_pair
 from paretune.harness.regression.latency import Sensitivity, confirmed
 from paretune.harness.regression.live_process import LiveProcess
@@ -23,13 +28,13 @@ def parent():
         yield made
 
 
-def side(how: str = "work", thousands: int = 200) -> Side:
+def side(how: str = "work", thousands: int = 60) -> Side:
     return Side(command=(sys.executable, "-P", str(PROCESS), how, str(thousands)))
 
 
 def judged(head: Side, parent: PairParent):
     """By processor time: what else this machine does must not decide the test."""
-    rounds = Rounds(least=5, most=10, clock="processor", timeout_s=20)
+    rounds = Rounds(least=3, most=5, clock="processor", timeout_s=20)
 
     def measure():
         return interleave(side(), head, parent=parent, num_pairs=4, rounds=rounds)["processor"]
@@ -38,7 +43,7 @@ def judged(head: Side, parent: PairParent):
 
 
 def test_a_slower_path_is_found_and_confirmed(parent):
-    judgement = judged(side(thousands=600), parent)  # three times the work: no noise of a shared machine hides that
+    judgement = judged(side(thousands=180), parent)  # three times the work: no noise of a shared machine hides that
     assert judgement.verdict is Verdict.SLOW
     assert judgement.num_pairs == 8
     assert 1.1 < judgement.interval.low < judgement.interval.high
@@ -49,13 +54,13 @@ def test_equal_code_raises_no_alarm(parent):
 
 
 def test_a_faster_path_needs_the_same_proof(parent):
-    judgement = judged(side(thousands=70), parent)
+    judgement = judged(side(thousands=20), parent)
     assert judgement.verdict is Verdict.FAST and judgement.num_pairs == 8
 
 
 def test_samples_of_each_side_stay_with_their_side_when_swapped(parent):
     rounds = Rounds(least=3, most=3)
-    clocks = measure_pair(side(), side(thousands=800), parent=parent, rounds=rounds, is_swapped=True)
+    clocks = measure_pair(side(), side(thousands=240), parent=parent, rounds=rounds, is_swapped=True)
     base, head = clocks["processor"]
     assert len(base) == len(head) == 6
     assert max(base) < min(head)
@@ -70,11 +75,58 @@ def test_samples_of_each_side_stay_with_their_side_when_swapped(parent):
         ("garbage", "answered b'not json"),
         ("zero", "no duration"),
         ("hang", "did not answer within 1 s"),
+        ("half", "did not answer within 1 s"),
+        ("close", "died"),
+        ("kill", "died"),
+        ("list", "measured None, which is no duration"),
+        ("text", "measured '0.1', which is no duration"),
     ],
 )
 def test_a_process_that_fails_is_an_error_that_says_how(how, word, parent):
     with pytest.raises(PairError, match=f"(?s){word}"):
         measure_pair(side(), side(how), parent=parent, rounds=Rounds(least=2, timeout_s=1))
+
+
+def test_a_process_that_prints_more_than_a_pipe_holds_is_measured_all_the_same(parent):
+    clocks = measure_pair(side(), side("noisy"), parent=parent, rounds=Rounds(least=2, most=2, timeout_s=30))
+    assert len(clocks["wall"][1]) == 4
+
+
+def test_no_process_outlives_a_killed_gate(tmp_path):
+    program = tmp_path / "gate.py"
+    program.write_text(
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from paretune.harness.regression.live_process import LiveProcess\n"
+        "from paretune.harness.regression.preloaded import PairParent, Side\n"
+        f"made = Side(command=(sys.executable, '-P', {str(PROCESS)!r}, 'work', '1'))\n"
+        "with PairParent(libraries=()) as parent, LiveProcess(made, parent, 30) as live:\n"
+        "    live.wait_until_ready()\n"
+        "    Path('new').write_text(f'{parent._process.pid} {live._number}')\n"
+        "    Path('new').rename('pids')\n"
+        "    time.sleep(60)\n"
+    )
+    gate = subprocess.Popen((sys.executable, "-P", str(program)), cwd=tmp_path)
+    until = time.monotonic() + 60
+    while not (tmp_path / "pids").exists() and gate.poll() is None and time.monotonic() < until:
+        time.sleep(0.05)
+    gate.kill()
+    gate.wait()
+    _wait_until_gone([int(number) for number in (tmp_path / "pids").read_text().split()])
+
+
+def test_the_gate_itself_touches_no_device(tmp_path, monkeypatch):
+    """Whoever forks after a device was initialised gets children that cannot use it."""
+
+    def touched(*_):
+        raise AssertionError("the parent initialised a device")
+
+    monkeypatch.setattr(torch.cuda, "_lazy_init", touched)
+    monkeypatch.setattr(torch.accelerator, "current_stream", touched)
+    committed = tmp_path / "b.jsonl"
+    baseline.write(committed, study())
+    verdict = gate(Request(baseline=committed), run=lambda trial: {r.plan: r for r in study()}[trial.plan])
+    assert verdict.exit_status == 0
 
 
 def test_a_missing_interpreter_is_told(parent):
@@ -91,7 +143,7 @@ def test_rounds_go_on_until_the_pair_is_precise_or_the_most_is_reached(parent):
 
 def test_another_interpreter_is_started_anew(parent):
     """A command the parent cannot become by forking alone; the answers are the same."""
-    own = Side(command=(sys.executable, str(PROCESS), "work", "200"))
+    own = Side(command=(sys.executable, str(PROCESS), "work", "60"))
     assert measure_pair(own, side(), parent=parent, rounds=Rounds(least=1, most=1)).keys() == {"wall", "processor"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 
@@ -30,6 +31,9 @@ def main(how: str, thousands: int) -> None:
     serve(call)
 
 
+_SAID = {"garbage": b"not json\n", "half": b'{"wall": 0.1, "proc', "list": b"[1, 2]\n", "text": b'{"wall": "0.1"}\n'}
+
+
 def misbehave(how: str) -> None:
     """Do what ``how`` names, or nothing."""
     if how == "die":
@@ -38,8 +42,16 @@ def misbehave(how: str) -> None:
         os._exit(7)
     if how == "hang":
         time.sleep(60)
-    if how == "garbage":
-        os.write(int(os.environ[CHANNEL]), b"not json\n")
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "noisy":
+        sys.stderr.write("x" * 10_000_000)
+    if how in _SAID:
+        os.write(int(os.environ[CHANNEL]), _SAID[how])
+        time.sleep(60 if how == "half" else 0)
+    if how == "close":
+        os.close(int(os.environ[CHANNEL]))
+        time.sleep(60)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The store keeps every record, whatever happens to the writer or to the file."""
 
 import dataclasses
+import errno
 import multiprocessing
 
 import pytest
@@ -79,3 +80,16 @@ def test_a_folder_that_cannot_be_written_raises(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError):
         Store(tmp_path / "file" / "study").append(record("a"))
+
+
+def test_a_full_disk_raises_and_costs_no_other_record(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    store.append(record("a"))
+    with monkeypatch.context() as full:
+        full.setattr("os.fsync", lambda number: (_ for _ in ()).throw(OSError(errno.ENOSPC, "no space left")))
+        full.setattr(Record, "to_json", lambda self: '{"schema": 1, "key": "cut o')
+        with pytest.raises(OSError, match="no space left"):
+            store.append(record("b"))
+    store.append(record("c"))
+    assert [kept.key for kept in store.records()] == ["a", "c"]
+    assert len(store.problems) == 1
