@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import urllib.parse
 import warnings
 from pathlib import Path
 from typing import Any
@@ -88,13 +87,13 @@ def _write_ahead(engine: Any) -> None:
 def _open_proxy(url: str) -> Any:
     import optuna
 
-    told = urllib.parse.urlsplit(url)
-    if not told.hostname or told.port is None or told.username or told.path.strip("/") or told.query:
+    told = re.fullmatch(r"grpc://(\[[^]@/]+\]|[^:@/]+):([0-9]{1,5})/?", url)
+    if told is None:
         raise ValueError(f"storage {masked(url)}: a proxy is grpc://host:port and nothing else; it knows no passwords.")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            proxy = optuna.storages.GrpcStorageProxy(host=told.hostname, port=told.port)
+            proxy = optuna.storages.GrpcStorageProxy(host=told[1], port=int(told[2]))
         proxy.wait_server_ready(timeout=_PROXY_S)
     except ImportError as error:
         raise ValueError(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from paretune.harness.constraints import is_feasible
 from paretune.harness.question import Question
 from paretune.harness.recommend import Recommendation, ladder, recommend
-from paretune.harness.records import Kind, Record
+from paretune.harness.records import Kind, Outcome, Record
 from paretune.harness.search.ledger import Ledger
 from paretune.harness.search.quality import PriorQuality, prior_quality
 from paretune.harness.store import Store
@@ -44,8 +44,10 @@ class Answer:
         """How much the answer rests on: never "optimal", but best of what was run."""
         kinds = Counter(record.kind for record in self.records)
         ran = kinds[Kind.MEASURED] + kinds[Kind.EMULATED]
+        num_stopped = sum(record.outcome is Outcome.STOPPED for record in self.records)
+        stopped = f" ({num_stopped} stopped early)" if num_stopped else ""
         return (
-            f"best of {ran} run, {kinds[Kind.SIMULATED]} simulated, {kinds[Kind.INFERRED]} inferred, "
+            f"best of {ran} run{stopped}, {kinds[Kind.SIMULATED]} simulated, {kinds[Kind.INFERRED]} inferred, "
             f"{self.question.plans.num_refused} refused by rules, of {len(self.question.plans.feasible)} plans"
         )
 

@@ -21,6 +21,7 @@ from paretune.harness.spec import Budget
 from paretune.harness.storage import open_storage
 from paretune.harness.store import Store
 from paretune.harness.study import Study, StudyResult
+from paretune.harness.tuning import tune
 from paretune.harness.workloads.base import Workload
 from paretune.strategies import Plan
 
@@ -225,3 +226,11 @@ def test_a_fuller_record_of_a_plan_counts_before_a_stopped_one(tmp_path: Path) -
     full = Machine()(question().trial(stopped.plan))
     best = recommend([full, stopped], Budget(), allow_lossy=True)
     assert best.chosen is not None and best.chosen.is_complete and best.chosen.plan == stopped.plan
+
+
+def test_the_answer_says_how_many_trials_were_stopped(tmp_path: Path) -> None:
+    asked = question(effort={"max_trials": 30, "finalists": 0})
+    ledger = open_ledger(asked, open_storage(None))
+    answer = tune(asked, store=Store(tmp_path), ledger=ledger, run_trial=obeying(Machine()))
+    num_stopped = sum(record.outcome is Outcome.STOPPED for record in answer.records)
+    assert num_stopped and f"({num_stopped} stopped early)" in answer.extent

@@ -181,7 +181,9 @@ def test_a_proxy_that_is_restarted_costs_no_trial(tmp_path: Path) -> None:
     assert result.num_run == 4 and max(machine.counts.values()) == 1
 
 
-@pytest.mark.parametrize("url", ["grpc://host", "grpc://zoe:secret@host:13000", "grpc://host:13000/study"])
+@pytest.mark.parametrize(
+    "url", ["grpc://host", "grpc://host:abc", "grpc://zoe:secret@host:13000", "grpc://host:13000/study"]
+)
 def test_a_proxy_is_a_host_and_a_port(url: str) -> None:
     with pytest.raises(ValueError, match="grpc://host:port") as caught:
         open_storage(url)
