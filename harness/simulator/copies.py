@@ -37,7 +37,7 @@ def pinned_copy(tensor: SimulatedTensor) -> SimulatedTensor:
     pinned = Storage(machine, -1, nbytes, pinned=True, kind=storage.label[1])
     pinned.relabel(*storage.label)
     host_work(machine, nbytes / machine.host.memcpy_bytes_per_s)
-    value = tensor.sim_value.clone() if tensor.sim_value is not None else None
+    value = tensor.sim_value.clone() if tensor.sim_value is not None and not storage.values_lost else None
     return make_tensor(pinned, tensor.dtype, size, stride, value=value)
 
 

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 from paretune.harness.simulator.adopt import adopt
 from paretune.harness.simulator.compiling import FUSED_SHARE, HOST_SHARE, is_compiled
 from paretune.harness.simulator.costs import Charge, charge_for
-from paretune.harness.simulator.errors import unsupported
+from paretune.harness.simulator.errors import unsupported, wants_data
 from paretune.harness.simulator.inference import Inferred, Output, infer, rebuild
 from paretune.harness.simulator.machine import Machine
 from paretune.harness.simulator.placement import result_index
@@ -85,8 +85,8 @@ def execute(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[str
 
 def _outputs(machine: Machine, inferred: Inferred, charge: Charge, tensors: list[Any]) -> Any:
     index = inferred.index
-    if inferred.is_mutable:
-        _lose_values(inferred, tensors)
+    for position in inferred.written:
+        tensors[position].sim_storage.values_lost = True
     if inferred.layout is None:
         result = _one(machine, inferred.outputs[0], tensors, index)
     else:
@@ -177,6 +177,10 @@ def _plan(
             raise unsupported(machine, func, error) from error
         except torch._subclasses.fake_tensor.DataDependentOutputException as error:
             raise unsupported(machine, func, error) from error
+        except RuntimeError as error:
+            if wants_data(error):
+                raise unsupported(machine, func, error) from error
+            raise
         _inferred[key] = inferred
     return inferred, charge_for(machine, func, inferred)
 
@@ -215,12 +219,6 @@ def _with_ordinary(machine: Machine, func: Any, args: Any, kwargs: Any) -> Any:
         return func(*args, **kwargs)
     args, kwargs = tree_map_only(torch.Tensor, adopt, (args, kwargs))
     return dispatch(func, args, kwargs)
-
-
-def _lose_values(inferred: Inferred, tensors: list[Any]) -> None:
-    for output in inferred.outputs:
-        if output.is_same and output.alias is not None:
-            tensors[output.alias].sim_storage.values_lost = True
 
 
 def _machine_of(args: Any, kwargs: Any) -> Machine:

@@ -14,6 +14,10 @@ from paretune.harness.simulator.tensor import SimulatedTensor, extent_bytes, sig
 __all__ = ["Inferred", "Output", "infer", "meta_like", "rebuild"]
 
 
+_BATCH_NORMS = {torch.ops.aten.native_batch_norm, torch.ops.aten.cudnn_batch_norm}
+"""They write the running statistics without saying so in their schema."""
+
+
 @dataclass(slots=True)
 class Output:
     """One returned tensor: new memory (`alias` is None), a view of an argument, or the argument itself (`is_same`)."""
@@ -40,6 +44,8 @@ class Inferred:
     """`None` for a single tensor; otherwise how the outputs and plain values are nested."""
     constants: list[Any] = field(default_factory=list)
     is_mutable: bool = False
+    written: tuple[int, ...] = ()
+    """Which tensor arguments the operator writes into, returned or not."""
     has_new: bool = True
     largest: int = 0
     metas: Any = None
@@ -66,11 +72,23 @@ def infer(func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor], index:
     ordered = [metas[id(tensor)] for tensor in tensors]
     inferred = _describe(result, ordered, tensors, index)
     inferred.is_mutable = func._schema.is_mutable
+    inferred.written = _written(func, args, kwargs, tensors)
     if kwargs.get("pin_memory"):
         for output in inferred.outputs:
             output.is_pinned = output.alias is None
     inferred.metas = (meta_args, meta_kwargs, result)
     return inferred
+
+
+def _written(func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> tuple[int, ...]:
+    """Positions among the tensors of those that the schema says are written, and of a training batch norm's statistics."""
+    declared = func._schema.arguments
+    given = [*zip(declared, args), *((one, kwargs[one.name]) for one in declared if one.name in kwargs)]
+    marked = [value for one, value in given if one.alias_info is not None and one.alias_info.is_write]
+    if func.overloadpacket in _BATCH_NORMS and args[5]:
+        marked += args[3:5]
+    written = {id(leaf) for leaf in tree_flatten(marked)[0] if isinstance(leaf, torch.Tensor)}
+    return tuple(position for position, tensor in enumerate(tensors) if id(tensor) in written)
 
 
 def _on_meta(kwargs: dict[str, Any], func: Any, tensors: list[torch.Tensor]) -> dict[str, Any]:
@@ -96,6 +114,10 @@ def _describe(result: Any, metas: list[torch.Tensor], tensors: list[torch.Tensor
 
 
 def _output(result: torch.Tensor, metas: list[torch.Tensor], tensors: list[torch.Tensor], index: int) -> Output:
+    if result.layout is not torch.strided or result.is_nested:
+        raise NotImplementedError(
+            f"its result is {'nested' if result.is_nested else result.layout}, not strided memory"
+        )
     size, stride = tuple(result.shape), result.stride()
     memory = result.untyped_storage()._cdata
     alias, is_same = None, False

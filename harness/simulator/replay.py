@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from paretune.harness.simulator.errors import read_below, wants_data
 from paretune.harness.simulator.machine import Machine
 from paretune.harness.simulator.memory_timeline import by_kind
 from paretune.harness.simulator.storage import Storage
@@ -88,9 +89,14 @@ class Replay:
         replay = self
 
         def call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if replay._is_inside:
-                return original(module, *args, **kwargs)
-            return replay._outermost(module, args, kwargs)
+            try:
+                if replay._is_inside:
+                    return original(module, *args, **kwargs)
+                return replay._outermost(module, args, kwargs)
+            except RuntimeError as error:
+                if wants_data(error):
+                    raise read_below(replay.machine, module, error) from error
+                raise
 
         torch.nn.Module.__call__ = call  # type: ignore[method-assign]
         return self

@@ -145,6 +145,21 @@ class StorageView:
         self._storage.resize(nbytes)
         return self
 
+    def tolist(self) -> list[int]:
+        """Raises `NoValue`: there are no bytes to read."""
+        raise self._no_bytes("tolist")
+
+    def __getitem__(self, index: Any) -> Any:
+        raise self._no_bytes("__getitem__")
+
+    def __bytes__(self) -> bytes:
+        raise self._no_bytes("__bytes__")
+
+    def _no_bytes(self, operator: str) -> Exception:
+        from paretune.harness.simulator.errors import no_bytes
+
+        return no_bytes(self._storage, f"untyped_storage().{operator}")
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StorageView) and self._storage is other._storage
 

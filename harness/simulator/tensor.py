@@ -113,9 +113,21 @@ class SimulatedTensor(torch.Tensor):
         return values.tolist()
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
-        values = self.sim_value
+        values = None if self.sim_storage.values_lost else self.sim_value
         shown = f", values={values.tolist()}" if values is not None and values.numel() <= 16 else ""
         return f"SimulatedTensor(shape={tuple(self.shape)}, dtype={self.dtype}, device={self.device}{shown})"
+
+    def __format__(self, format_spec: str) -> str:
+        """A scalar's value where a number's format is asked for, as for every tensor; otherwise what `repr` says."""
+        if format_spec and self.dim() == 0:
+            return format(self.item(), format_spec)
+        return object.__format__(self, format_spec)
+
+    def __dlpack__(self, **_: Any) -> Any:
+        """There is no memory to share."""
+        from paretune.harness.simulator.errors import missing_value
+
+        raise missing_value(self.sim_storage.machine, "__dlpack__", self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
         if id(self) in memo:
@@ -127,9 +139,9 @@ class SimulatedTensor(torch.Tensor):
         return copy
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise RuntimeError(
-            f"a simulated tensor {tuple(self.shape)} has no data and cannot be saved or sent to another process"
-        )
+        from paretune.harness.simulator.errors import missing_value
+
+        raise missing_value(self.sim_storage.machine, "pickle (saving, or sending to another process)", self)
 
     def _known_values(self, operator: str) -> torch.Tensor:
         from paretune.harness.simulator.errors import require_value

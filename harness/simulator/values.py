@@ -64,7 +64,11 @@ def _wait(machine: Machine, args: tuple[Any, ...]) -> None:
             machine.wait(machine.cards[item.sim_storage.index].current.ready_s)
 
 
-SPECIAL.update(dict.fromkeys((aten._local_scalar_dense.default, aten.is_nonzero.default, aten.equal.default), _scalar))
+SPECIAL.update(
+    dict.fromkeys(
+        (aten._local_scalar_dense.default, aten.is_nonzero.default, aten.equal.default, aten.allclose.default), _scalar
+    )
+)
 SPECIAL.update(
     dict.fromkeys(
         (
@@ -75,6 +79,7 @@ SPECIAL.update(
             aten.unique_dim.default,
             aten.bincount.default,
             aten.repeat_interleave.Tensor,
+            aten._pack_padded_sequence.default,
         ),
         _sized_by_values,
     )
