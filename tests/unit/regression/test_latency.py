@@ -124,3 +124,9 @@ def test_findings_say_the_interval_and_the_pairs(pairs, status):
     finding = latency_finding("plan", judge(pairs, SENSITIVITY), tolerance=0.1)
     assert finding.status is status
     assert f"98.0%, {len(pairs)} pairs" in finding.text and "Mann-Whitney" in finding.text
+
+
+def test_an_ambiguous_finding_says_what_its_pairs_could_have_shown():
+    noisy = [((1.0, 1.0), (ratio, ratio)) for ratio in (0.9, 1.2, 1.0, 1.1)]
+    finding = latency_finding("plan", judge(noisy, SENSITIVITY), tolerance=0.1)
+    assert "the pairs differed by 12." in finding.text and "show no less than 21." in finding.text
