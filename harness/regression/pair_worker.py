@@ -20,6 +20,10 @@ CHANNEL = "PARETUNE_PAIR_CHANNEL"
 """The same as the parent's; not imported from there, because each side runs this file with its own packages."""
 
 
+_OWN = ("__main__", "__mp_main__")
+"""This file and the one that forked it, which belong to the gate and to neither side."""
+
+
 def serve(call: Callable[[], float]) -> None:
     """Say that the worker is ready, then answer every line on standard input with the seconds of one call.
 
@@ -63,7 +67,7 @@ def main() -> None:
 def _refuse_code_of(folder: Path, *, own: Path) -> None:
     """End when a module came from ``folder``, the other side: two sides that run the same code would always agree."""
     for name, module in list(sys.modules.items()):
-        if name == "__main__" or not getattr(module, "__file__", None):
+        if name in _OWN or not getattr(module, "__file__", None):
             continue
         file = Path(str(module.__file__)).resolve()
         is_installed = "site-packages" in file.parts
