@@ -102,8 +102,12 @@ def _published(row: PublishedRow) -> tuple[str, float, float]:
 def _kind_of_peak(row: PublishedRow) -> str:
     if row.metric == "peak_reserved_gb":
         return "reserved"
-    is_driver = any(word in row.unit_note.lower() for word in ("nvml", "nvidia-smi", "card total"))
-    return "used" if row.metric == "peak_gb_unspecified" and is_driver else "allocated"
+    if row.metric == "peak_allocated_gb":
+        return "allocated"
+    note = row.unit_note.lower()
+    if "% x" in note:  # of the card's memory; rows below the size of a context show that none is in it
+        return "reserved"
+    return "used" if any(word in note for word in ("nvml", "nvidia-smi", "card total")) else "allocated"
 
 
 def _simulated(row: PublishedRow, kind: str, record: Record) -> float | None:
@@ -121,9 +125,9 @@ def _simulated(row: PublishedRow, kind: str, record: Record) -> float | None:
 
 
 def _seconds(row: PublishedRow, record: Record) -> float | None:
-    is_loop_only = "denoising loop" in row.unit_note or row.metric == "it_per_s"
-    if is_loop_only and "denoise" in record.phases:
+    is_per_step = row.metric == "it_per_s" or "per iteration" in row.unit_note
+    if (is_per_step or "denoising loop" in row.unit_note) and "denoise" in record.phases:
         loop = record.phases["denoise"].duration_s
         steps = len(record.step_latency_s) or 1
-        return loop if row.metric == "latency_s" or loop is None else loop / steps
+        return loop / steps if is_per_step and loop is not None else loop
     return record.median_latency_s

@@ -18,7 +18,7 @@ from paretune.harness.validation.summary import Report, summarise
 __all__ = ["results_of", "simulate", "validate"]
 
 ROOMY_BYTES = 400 << 30
-"""Memory of the card for rows of allocated bytes: what a card would refuse says nothing about the peak."""
+"""Memory of a card that is not known, or that would refuse: a refusal says nothing about the peak."""
 
 Progress = Callable[[str], None]
 
@@ -45,27 +45,43 @@ def results_of(
         except CannotExpress as error:
             yield failed(row, str(error), part=part_of(row))
     for number, (case, members) in enumerate(cases.items(), start=1):
-        progress(f"{number}/{len(cases)} {case.workload} {dict(case.overrides)} on {case.gpu}: {members[0].strategy}")
+        progress(f"{number}/{len(cases)} {_title(case)} on {case.gpu}: {members[0].strategy}")
         yield from _compared(case, members)
+
+
+def _title(case: Case) -> str:
+    return f"{case.workload} {dict((*case.overrides, *case.inputs))}"
 
 
 def _compared(case: Case, members: list[PublishedRow]) -> list[RowResult]:
     record = simulate(case)
-    name = f"{case.workload} {dict(case.overrides)} {case.gpu} {members[0].strategy}"
+    name = f"{_title(case)} {case.gpu} {members[0].strategy}"
     if record.outcome is not Outcome.COMPLETE:
         return [failed(row, f"{record.outcome.value}: {record.reason}", part=part_of(row)) for row in members]
     return [compare(row, record, part=part_of(row), case=name, is_card_known=case.is_card_known) for row in members]
 
 
 def simulate(case: Case) -> Record:
-    """One warm-up and one measured call of the case; a failure becomes a record with its reason."""
+    """One warm-up and one measured call of the case on its card, or on a roomier one where that has not enough memory.
+
+    A failure becomes a record with its reason.
+    """
+    if case.is_card_known:
+        record = _simulated(case, "")
+        if record.outcome is Outcome.COMPLETE:
+            return record
+    return _simulated(case, f",memory={ROOMY_BYTES}B")
+
+
+def _simulated(case: Case, memory: str) -> Record:
     from paretune.harness.devices.simulated import SimulatedDevice
 
-    spec = f"sim:{case.gpu},memory={ROOMY_BYTES}B,host_memory={4 * ROOMY_BYTES}B"
+    host = f",host={case.host}" if case.host else ""
+    spec = f"sim:{case.gpu}{memory}{host},host_memory={4 * ROOMY_BYTES}B"
     device = SimulatedDevice(spec)
     blank: dict[str, Any] = {
         "kind": Kind.SIMULATED,
-        "workload": {"name": case.workload, **dict(case.overrides)},
+        "workload": {"name": case.workload, **dict(case.overrides), **dict(case.inputs)},
         "device": spec,
         "plan": str(case.technique),
     }
@@ -82,6 +98,19 @@ def simulate(case: Case) -> Record:
         return Record(**blank, outcome=Outcome.CRASHED, reason=f"{type(error).__name__}: {str(error)[:400]}")
 
 
+def _called(case: Case) -> dict[str, Any]:
+    """The workload to ask for; inputs of other shapes than its own are made here, in its dtype."""
+    import torch
+
+    from paretune.harness.workloads.architecture import load_architecture
+
+    asked: dict[str, Any] = {"name": case.workload, **dict(case.overrides)}
+    if case.inputs:
+        dtype = getattr(torch, load_architecture(case.workload).dtype)
+        asked["call"] = {name: torch.randn(shape, dtype=dtype) for name, shape in case.inputs}
+    return asked
+
+
 class _Observing:
     """Passes phases and steps of the workload on to the session."""
 
@@ -94,7 +123,7 @@ def _measured(case: Case, device: Any, session: Any, folder: str) -> dict[str, A
 
     from paretune.harness.workloads import workload_named
 
-    workload = workload_named({"name": case.workload, **dict(case.overrides)})
+    workload = workload_named(_called(case))
     session.mark("load")
     loaded = workload.load()
     session.watch(loaded)

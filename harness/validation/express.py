@@ -9,6 +9,7 @@ from typing import Any
 
 from paretune.harness.validation.applied_by_others import Technique, technique_of
 from paretune.harness.validation.rows import PublishedRow
+from paretune.harness.workloads.architecture import load_architecture
 
 __all__ = ["CannotExpress", "Case", "express"]
 
@@ -19,10 +20,16 @@ class CannotExpress(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One simulated run; rows that ask for the same run share it. `overrides` are (name, value) pairs of the workload."""
+    """One simulated run; rows that ask for the same run share it.
+
+    `overrides` are (name, value) pairs of the workload, `inputs` (name, shape) pairs of a module's own arguments,
+    `host` the profile of the machine around the card, empty for the default one.
+    """
 
     workload: str
     overrides: tuple[tuple[str, Any], ...]
+    inputs: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    host: str = ""
     gpu: str
     technique: Technique
     is_card_known: bool
@@ -62,9 +69,12 @@ _CARDS = (
     ("5090", "rtx-5090"), ("3090", "rtx-3090"), ("3080", "rtx-3080"), ("3060", "rtx-3060-12gb"), ("4070", "rtx-4070"),
     ("4060 ti", "rtx-4060-ti-16gb"), ("v100", "v100"), ("t4", "t4"),
 )  # fmt: skip
+_HOSTS = (("ryzen 9800x3d", "host-desktop-ddr5"),)
 ASSUMED_CARD = "a100-80gb"
 """For rows that do not state their card: allocated memory hardly depends on it, times are not compared."""
-_IGNORED = ("note", "torch", "attention", "memory_format", "fuse_qkv")
+COARSE_S = 10.0
+"""Seconds that were rounded to whole ones are compared from here on, where rounding is at most 5 %."""
+_DTYPES = {"fp16": "float16", "bf16": "bfloat16"}
 
 
 def express(row: PublishedRow) -> Case:
@@ -75,12 +85,15 @@ def express(row: PublishedRow) -> Case:
     workload = _workload(row)
     gpu, is_known = _card(row)
     overrides = dict(_overrides(row, workload))
+    inputs = _inputs_of(workload, overrides)
     technique = technique_of(row.config, row.model)
     if technique is None:
         raise CannotExpress(f"configuration {row.strategy!r} is not one that this simulator applies")
     return Case(
         workload=workload,
         overrides=tuple(sorted(overrides.items())),
+        inputs=inputs,
+        host=next((name for word, name in _HOSTS if word in row.gpu.lower()), ""),
         gpu=gpu,
         technique=technique,
         is_card_known=is_known,
@@ -96,7 +109,7 @@ def _refuse(row: PublishedRow) -> None:
     for key in ("cache", "parallel", "lora", "vae", "text_embeddings", "text_encoder_3", "freenoise", "chunking"):
         if key in config:
             raise CannotExpress(f"{key}={config[key]} is no strategy of this program")
-    if "not stated" in row.size:
+    if "not stated" in row.size or row.size.strip() == "model default":
         raise CannotExpress("the size of the picture or video is not stated")
     if row.metric == "latency_s" and "not stated" in row.steps:
         raise CannotExpress("the number of steps is not stated")
@@ -110,22 +123,32 @@ def _refuse(row: PublishedRow) -> None:
         raise CannotExpress("the peak of that table is reached while loading")
     if row.metric == "peak_gb_unspecified" and "not stated" in row.unit_note and "fits" not in row.unit_note:
         raise CannotExpress("neither unit nor kind of the peak is stated")
-    if "whole process" in text or ("cold" in text.split("(")[-1] and "first call" in text):
+    if "whole process" in text or ("cold" in row.unit_note and "first call" in row.unit_note):
         raise CannotExpress("a cold run with loading inside")
+    if "1 s resolution" in row.unit_note and row.value < COARSE_S:
+        raise CannotExpress("whole seconds are coarser than the error to be found")
+    if row.metric == "latency_s" and row.notes.strip() == "single run":
+        raise CannotExpress("a single run, and whether a warm one is not stated")
+    if "assumed" in config.get("offload", ""):
+        raise CannotExpress("the parameters of the offload were guessed by whoever collected the row")
     if "safety checker" in text:
         raise CannotExpress("a safety checker was loaded, which the workload leaves out")
     if row.metric == "latency_s" and config.get("offload", "").startswith(("group(see gist)", "group+disk")):
         raise CannotExpress("the parameters of the group offload are not stated, and its time depends on them")
     if config.get("compile", "").startswith("nexfort"):
         raise CannotExpress("a closed compiler")
+    if row.model.startswith("sdxl-vae") and "not stated" in row.dtype:
+        raise CannotExpress("the dtype is not stated, and this autoencoder is often run in float32")
     if "vanilla" in config.get("attention", ""):
         raise CannotExpress("attention as it was before fused kernels, in code that no longer exists")
+    if "sage" in config.get("attention", "").lower():
+        raise CannotExpress(f"attention={config['attention']}: routed by code of that library's own")
 
 
 def _workload(row: PublishedRow) -> str:
     for start, name in _VAES.items():
         if row.model.startswith(start):
-            return f"{name}-{'encode' if 'encode' in f'{row.pipeline} {row.notes}'.lower() else 'decode'}"
+            return f"{name}-{'encode' if row.pipeline.endswith('.encode') else 'decode'}"
     if row.model.startswith("CogVideoX VAE"):
         return "cogvideox-vae-encode"
     if row.model.startswith("LTX-Video-0.9.7"):
@@ -170,4 +193,17 @@ def _overrides(row: PublishedRow, workload: str) -> Mapping[str, Any]:
         return {key: value for key, value in found.items() if key == "batch_size"}
     if workload.endswith(("-decode", "-encode")):
         found.pop("steps", None)
+    dtype = _DTYPES.get(row.dtype)
+    if dtype is not None and dtype != load_architecture(workload).dtype:
+        found["dtype"] = dtype
     return found
+
+
+def _inputs_of(workload: str, overrides: dict[str, Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Size and batch of an autoencoder's picture as the shape of its argument, taken out of the overrides."""
+    if not workload.endswith(("vae-decode", "vae-encode")) or "height" not in overrides:
+        return ()
+    batch, height, width = overrides.pop("batch_size", 1), overrides.pop("height"), overrides.pop("width")
+    if workload.endswith("encode"):
+        return (("x", (batch, 3, height, width)),)
+    return (("z", (batch, 4, height // 8, width // 8)),)
