@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +27,7 @@ def command(
     ] = None,
     format: Annotated[str, typer.Option(help=f"{' or '.join(FORMATS)}.")] = "markdown",
     output: Annotated[Path | None, typer.Option(help="Write the report here instead of printing it.")] = None,
+    rows: Annotated[Path | None, typer.Option(help="Write every row here too, in bytes and seconds, as JSON.")] = None,
     learn: Annotated[bool, typer.Option(help="Keep the errors as the uncertainty that predictions state.")] = False,
 ) -> None:
     """Simulate what others measured, with the implementations they measured, and lay the figures side by side."""
@@ -44,6 +46,8 @@ def command(
         print(text)
     else:
         output.write_text(text if text.endswith("\n") else text + "\n")
+    if rows is not None:
+        rows.write_text(json.dumps([asdict(row) for row in report.rows], indent=0) + "\n")
     if learn:
         _keep(report)
 
