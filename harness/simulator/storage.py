@@ -102,7 +102,7 @@ class Storage:
         block = self.block
         if block is None or not self.nbytes:
             return 0
-        return block.address if self.index >= 0 else id(self)  # type: ignore[no-any-return]
+        return int(block.address) if self.index >= 0 else id(self)
 
 
 class StorageView:
