@@ -137,7 +137,7 @@ class _Watching:
 
 
 def _inside(trial: Trial, device: Device, workload: Workload, seen: _Seen, watching: _Watching) -> None:
-    session, began = watching.session, time.perf_counter()
+    session, began, compiled_s = watching.session, time.perf_counter(), _compile_seconds()
     watching.phase("load")
     loaded = workload.load()
     session.watch(loaded)
@@ -157,6 +157,7 @@ def _inside(trial: Trial, device: Device, workload: Workload, seen: _Seen, watch
         finally:
             watching.leave()
         _note(seen, session, timed, device)
+        seen.fields["compile_s"] = _compile_seconds() - compiled_s or None
     gc.collect()
     left = restored.differences(before, restored.look(loaded))
     if left:
@@ -188,18 +189,17 @@ def _note(seen: _Seen, session: Session, timed: Timed, device: Device) -> None:
         "step_latency_s": session.step_latency_s(),
         "transfers": session.transfers(),
         "uncertainty": session.uncertainty(),
-        "compile_s": _compile_seconds(),
     }
     if device.has_data:
         seen.output = (outputs.flatten(timed.first_output), outputs.flatten(timed.last_output))
 
 
-def _compile_seconds() -> float | None:
+def _compile_seconds() -> float:
+    """What this process has spent compiling so far; a pass of a trial compiles for itself."""
     if "torch._dynamo.utils" not in sys.modules:
-        return None
+        return 0.0
     metrics = sys.modules["torch._dynamo.utils"].compilation_time_metrics
-    spent = sum(metrics.get("_compile.compile_inner", ()))
-    return float(spent) or None
+    return float(sum(metrics.get("_compile.compile_inner", ())))
 
 
 def _merge(seen: _Seen, phases: Mapping[str, Phase]) -> None:

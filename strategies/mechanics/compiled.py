@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -82,10 +83,18 @@ def mark(modules: list[nn.Module], undo: Undo) -> None:
 
 
 def _forward_of(cls: type[nn.Module]) -> Callable[..., Any]:
-    def forward(bare: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        return cls.forward(bare, *args, **kwargs)
+    """A copy of the class's own ``forward``: the compiler keeps what it made with the function's code.
 
-    return forward
+    So no other plan's compilations are found again or counted. Calling ``cls.forward`` from a function of ours would
+    end a graph where a class is marked as one that graphs may call, as the blocks of diffusers are.
+    """
+    forward = cls.forward
+    if not isinstance(forward, FunctionType):
+        return forward
+    code, names = forward.__code__.replace(), forward.__globals__
+    copy = FunctionType(code, names, forward.__name__, forward.__defaults__, forward.__closure__)
+    copy.__kwdefaults__ = forward.__kwdefaults__
+    return copy
 
 
 def _bare_forward(compiled: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,6 +143,7 @@ class CompileFacts(Mapping[str, Any]):
 
         self._regions, self._counters = num_regions, counters
         self._began_us = time.time_ns() // 1000
+        self._breaks_before = dict(counters["graph_break"])
         self._before = self._counts()
         self._final: dict[str, Any] | None = None
         undo(self._freeze)
@@ -156,7 +166,8 @@ class CompileFacts(Mapping[str, Any]):
     def _now(self) -> dict[str, Any]:
         if self._final is not None:
             return self._final
-        reasons = [str(reason).splitlines()[0] for reason in self._counters["graph_break"]][:5]
+        breaks, before = self._counters["graph_break"], self._breaks_before
+        reasons = [str(reason).splitlines()[0] for reason, n in breaks.items() if n > before.get(reason, 0)][:5]
         counts = {name: value - self._before[name] for name, value in self._counts().items()}
         return {"num_regions": self._regions, **counts, "graph_break_reasons": reasons}
 

@@ -8,10 +8,15 @@ import pytest
 import torch
 from torch import nn
 
+from paretune.harness import outputs
+from paretune.harness.fidelity import compare
+from paretune.harness.workloads import workload_named
 from paretune.strategies import Applied, Compile, InfeasiblePlan, Plan, Unsupported, explain
 from paretune.strategies.mechanics.compiled import is_inside
 
 EAGER = "compile(backend=eager)"
+KINDS = {"regional": 2, "whole": 1}
+"""Graphs of FLUX's transformer: one a kind of block, or one in all."""
 
 
 class Block(nn.Module):
@@ -191,3 +196,53 @@ def test_recompilations_are_counted():
         assert facts["num_recompiles"] == 0
         model(torch.randn(3, 8))
         assert facts["num_recompiles"] == 1
+
+
+def test_each_plan_compiles_for_itself_and_counts_nothing_of_others():
+    class Breaking(Block):
+        def forward(self, x):
+            torch._dynamo.graph_break()
+            return super().forward(x)
+
+    broken, model, x = Model().eval(), Model().eval(), torch.randn(2, 8)
+    broken.blocks = nn.ModuleList([Breaking() for _ in range(2)])
+    with torch.no_grad():
+        with Applied(EAGER, broken, "cpu"):
+            broken(x)
+        for _ in range(2):
+            with Applied(EAGER, model, "cpu") as applied:
+                facts = next(iter(applied.facts.values()))
+                model(x)
+                assert facts["num_graphs"] == 1 and facts["compile_s"] > 0
+                assert facts["num_graph_breaks"] == 0 and facts["graph_break_reasons"] == []
+
+
+def test_a_class_that_graphs_may_call_is_compiled_whole():
+    @torch._dynamo.allow_in_graph
+    class Allowed(Block):
+        def forward(self, x):
+            return super().forward(x)
+
+    model, x = Model().eval(), torch.randn(2, 8)
+    model.blocks = nn.ModuleList([Allowed() for _ in range(3)])
+    with torch.no_grad():
+        plain = model.eval()(x)
+        with Applied("compile(backend=eager,fullgraph=true)", model, "cpu") as applied:
+            torch.testing.assert_close(model(x), plain)
+            facts = next(iter(applied.facts.values()))
+            assert facts["num_graphs"] == 1 and facts["num_graph_breaks"] == 0
+
+
+@pytest.mark.parametrize(("scope", "other"), [("regional", "layerwise_casting"), ("whole", "model_offload")])
+def test_blocks_of_a_real_transformer_are_compiled_without_breaks(scope, other):
+    workload = workload_named({"name": "flux-transformer-tiny"})
+    model, cpu = workload.load(), torch.device("cpu")
+    plan = f"compile(scope={scope},backend=eager) + {other}"
+    with torch.no_grad():
+        with Applied(other, model, cpu):
+            alone = outputs.flatten(workload.run(model, device=cpu))
+        with Applied(plan, model, cpu) as applied:
+            compiled = outputs.flatten(workload.run(model, device=cpu))
+            facts = next(facts for name, facts in applied.facts.items() if "compile" in name)
+            assert facts["num_graph_breaks"] == 0 and facts["num_graphs"] - facts["num_recompiles"] == KINDS[scope]
+    assert compare(compiled, alone)["relative_l2"] < 1e-4
