@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from paretune.harness.records import Kind, Outcome, Peaks, Record
 from paretune.harness.spec import Budget
 
-__all__ = ["Need", "Term", "constraint_names", "is_feasible", "need_of", "violations"]
+__all__ = ["Need", "Term", "constraint_names", "is_feasible", "need_against", "need_of", "violations"]
 
 MIB = 2**20
 
@@ -61,6 +61,13 @@ def need_of(record: Record) -> Need | None:
     terms = [*inside, _outside(record, seen)]
     terms.append(_margin(record, sum(term.num_bytes for term in terms)))
     return Need(terms=tuple(term for term in terms if term.num_bytes))
+
+
+def need_against(record: Record, cap_bytes: int) -> int:
+    """Bytes of a record's need; what did not complete did not fit the cap, whatever is known of its size."""
+    need = need_of(record)
+    known = need.total_bytes if need is not None else 0
+    return known if record.is_complete and known else max(known, cap_bytes + 1)
 
 
 def _inside(seen: Peaks) -> list[Term]:

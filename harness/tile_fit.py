@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from paretune.harness.constraints import need_of
+from paretune.harness.constraints import need_against
 from paretune.harness.question import Question
 from paretune.harness.recommend import recommend
 from paretune.harness.records import Record
@@ -44,7 +44,7 @@ def try_larger_tiles(
         text = str(_with_tile(plan, tile))
         record = run(text)
         yield text, record
-        needs[tile] = _need_bytes(record, cap_bytes)
+        needs[tile] = need_against(record, cap_bytes)
 
 
 def _next_tile(needs: Mapping[int, int], chosen: int, side: int, cap_bytes: int) -> int | None:
@@ -113,11 +113,4 @@ def _sibling(record: Record, plan: Plan, cap_bytes: int) -> tuple[int, int] | No
     tile = _tile_of(other)
     if tile is None or _with_tile(plan, tile) != other:
         return None
-    return tile, _need_bytes(record, cap_bytes)
-
-
-def _need_bytes(record: Record, cap_bytes: int) -> int:
-    """What did not complete did not fit, whatever is known of its size."""
-    need = need_of(record)
-    known = need.total_bytes if need is not None else 0
-    return known if record.is_complete and known else max(known, cap_bytes + 1)
+    return tile, need_against(record, cap_bytes)

@@ -11,6 +11,7 @@ from paretune.harness.constraints import is_feasible
 from paretune.harness.question import Question
 from paretune.harness.recommend import Recommendation, ladder, recommend
 from paretune.harness.records import Kind, Outcome, Record
+from paretune.harness.residency_fit import try_more_residents
 from paretune.harness.search.ledger import Ledger
 from paretune.harness.search.quality import PriorQuality, prior_quality
 from paretune.harness.store import Store
@@ -59,7 +60,7 @@ def tune(
     study = Study(question=question, store=store, ledger=ledger, run_trial=run_trial, progress=progress)
     result = study.run()
     _bring_home(result, store)
-    _larger_tiles(question, store, run_trial)
+    _fill_the_cap(question, store, run_trial)
     _finals(question, store, run_trial)
     answer = answer_from(question, store, run_trial=run_trial)
     quality = prior_quality(ledger.forecast(), result.records)
@@ -102,16 +103,18 @@ def verified(
     return best, known
 
 
-def _larger_tiles(question: Question, store: Store, run_trial: Run) -> None:
-    """Add what the recommended plan needs and takes with larger tiles, where the budget has room for them."""
+def _fill_the_cap(question: Question, store: Store, run_trial: Run) -> None:
+    """Add what the recommended plan needs and takes with more of it resident, then with larger tiles, as far as fits."""
     known = {r.plan: r for r in store.records() if question.answers(r) and r.options.get("purpose") is None}
 
     def run(plan: str) -> Record:
         return known[plan] if plan in known else checked(run_trial(question.trial(plan)))
 
-    for plan, record in try_larger_tiles(question, list(known.values()), run):
-        if plan not in known:
-            store.append(record)
+    for refine in (try_more_residents, try_larger_tiles):
+        for plan, record in refine(question, list(known.values()), run):
+            if plan not in known:
+                store.append(record)
+                known[plan] = record
 
 
 def _finals(question: Question, store: Store, run_trial: Run) -> None:
