@@ -57,24 +57,42 @@ def _everywhere(pipeline: Any, device: Any) -> None:
 _BLOCK = {"offload_type": "block_level", "num_blocks_per_group": 1}
 _LEAF = {"offload_type": "leaf_level"}
 
+
+def _theirs(name: str, **options: Any) -> Peer:
+    return Peer(name=f"diffusers: {name}", apply=lambda p, d: _group(p, d, **options))
+
+
+def _ours(name: str, plan: str) -> Peer:
+    return Peer(name=name, plan=plan)
+
+
+_ENCODER = "{encoder}:group_offload(use_stream=true)"
+
 PEERS = (
-    Peer(name="resident", plan="resident"),
+    _ours("resident", "resident"),
     Peer(name="diffusers: model offload", apply=lambda p, d: p.enable_model_cpu_offload(device=d)),
-    Peer(name="model_offload", plan="model_offload"),
-    Peer(name="model_offload, pinned", plan="model_offload(pin_memory=true)"),
     Peer(name="diffusers: sequential offload", apply=lambda p, d: p.enable_sequential_cpu_offload(device=d)),
     Peer(name="accelerate: cpu_offload", apply=_everywhere),
-    Peer(name="sequential_offload", plan="sequential_offload"),
-    Peer(name="diffusers: group, leaves, stream", apply=lambda p, d: _group(p, d, use_stream=True, **_LEAF)),
-    Peer(name="group_offload, leaves, stream", plan="group_offload(level=leaf_level,use_stream=true)"),
+    _theirs("group, blocks", **_BLOCK),
+    _theirs("group, leaves", **_LEAF),
+    _theirs("group, blocks, stream", use_stream=True, **_BLOCK),
+    _theirs("group, leaves, stream", use_stream=True, **_LEAF),
+    _theirs("group, blocks, stream, record", use_stream=True, record_stream=True, **_BLOCK),
+    _theirs("group, leaves, stream, record", use_stream=True, record_stream=True, **_LEAF),
     Peer(
         name="diffusers: denoiser in blocks, stream", apply=lambda p, d: _only_denoiser(p, d, use_stream=True, **_BLOCK)
     ),
-    Peer(name="group_offload of the denoiser, stream", plan="{denoiser}:group_offload(use_stream=true)"),
-    Peer(
-        name="block_residency of the denoiser, 9 GiB",
-        plan="{denoiser}:block_residency(resident_bytes=9GiB) + {encoder}:group_offload(use_stream=true)",
-    ),
+    _ours("model_offload", "model_offload"),
+    _ours("model_offload, pinned", "model_offload(pin_memory=true)"),
+    _ours("sequential_offload", "sequential_offload"),
+    _ours("group_offload, leaves, stream", "group_offload(level=leaf_level,use_stream=true)"),
+    _ours("group_offload, leaves, record", "group_offload(level=leaf_level,use_stream=true,record_stream=true)"),
+    _ours("group_offload, blocks, stream", "group_offload(use_stream=true)"),
+    _ours("group_offload of the denoiser, stream", "{denoiser}:group_offload(use_stream=true)"),
+    _ours("block_residency, 6 GiB", f"{{denoiser}}:block_residency(resident_bytes=6GiB) + {_ENCODER}"),
+    _ours("block_residency, 7 GiB", f"{{denoiser}}:block_residency(resident_bytes=7GiB) + {_ENCODER}"),
+    _ours("block_residency, 11 GiB", f"{{denoiser}}:block_residency(resident_bytes=11GiB) + {_ENCODER}"),
+    _ours("block_residency, 18 GiB", f"{{denoiser}}:block_residency(resident_bytes=18GiB) + {_ENCODER}"),
 )
 """What is compared: every offload of diffusers and accelerate beside ours for the same purpose."""
 
