@@ -7,7 +7,6 @@ allocated, that returned values, or that follows a call of another component: we
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,60 +15,28 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from paretune.harness.simulator.errors import read_below, wants_data
 from paretune.harness.simulator.machine import Machine
+from paretune.harness.simulator.marks import LEFTOVER_BYTES, Marks, advance, alike, clocks_of
 from paretune.harness.simulator.memory_timeline import by_kind
 from paretune.harness.simulator.storage import Storage
 from paretune.harness.simulator.tensor import SimulatedTensor, make_tensor
-from paretune.harness.simulator.traffic import Traffic
 
 __all__ = ["Replay"]
 
-TOLERANCE = 2e-3
-"""Two calls are alike when their clocks advanced alike within this share."""
-LEFTOVER_BYTES = 1 << 20
-"""So much may stay allocated beyond the outputs, if it was gone again before the next call: late releases of small groups.
-More may, if it is gone before anything else happens: whoever wraps the call tidies up behind it."""
 PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device)
-
-
-@dataclass(slots=True)
-class _Marks:
-    """What one call did: clocks before and after, bytes, operators and copies."""
-
-    clocks_before: list[float]
-    clocks_after: list[float]
-    peaks: list[int]
-    raised: list[dict[str, int]]
-    reserved: list[int]
-    entry_bytes: list[int]
-    kept_bytes: list[int]
-    num_operators: int
-    operators: Counter[object]
-    num_allocations: int
-    traffic: Traffic
-    outputs: Any
-    layout: Any
-    output_bytes: int
-    leftover_bytes: int
-    was_tidied: bool = False
-
-    @property
-    def is_repeatable(self) -> bool:
-        """Whether the call left nothing behind but outputs that can be made again."""
-        return self.outputs is not None and 0 <= self.leftover_bytes <= LEFTOVER_BYTES
 
 
 @dataclass(slots=True)
 class _Known:
     """The last call of one module with one signature, and the one before it if nothing else ran in between."""
 
-    latest: _Marks
-    before: _Marks | None
+    latest: Marks
+    before: Marks | None
     _is_steady: bool | None = None
 
     def is_steady(self) -> bool:
         """Whether the last two calls did the same; decided once, after both have settled."""
         if self._is_steady is None:
-            self._is_steady = self.before is not None and _alike(self.before, self.latest)
+            self._is_steady = self.before is not None and alike(self.before, self.latest)
         return self._is_steady
 
 
@@ -82,7 +49,7 @@ class Replay:
     _known: dict[Any, _Known] = field(default_factory=dict)
     _is_inside: bool = False
     _last: Any = None
-    _unsettled: _Marks | None = None
+    _unsettled: Marks | None = None
 
     def __enter__(self) -> Replay:
         original = self._original = torch.nn.Module.__call__
@@ -131,9 +98,9 @@ class Replay:
             self._unsettled, self.machine.on_next = marks, self.settle
         return result
 
-    def _run(self, module: torch.nn.Module, args: Any, kwargs: Any) -> tuple[Any, _Marks]:
+    def _run(self, module: torch.nn.Module, args: Any, kwargs: Any) -> tuple[Any, Marks]:
         machine = self.machine
-        traffic_before, clocks = machine.traffic.copy(), _clocks(machine)
+        traffic_before, clocks = machine.traffic.copy(), clocks_of(machine)
         ledgers = machine.ledgers()
         before = [ledger.now_bytes for ledger in ledgers]
         counted, operators = machine.operators.copy(), machine.num_operators
@@ -149,9 +116,9 @@ class Replay:
         leaves, layout = tree_flatten(result)
         outputs, output_bytes = _describe(leaves, args, kwargs)
         kept = [ledger.now_bytes - start for ledger, start in zip(ledgers, before, strict=True)]
-        marks = _Marks(
+        marks = Marks(
             clocks_before=clocks,
-            clocks_after=_clocks(machine),
+            clocks_after=clocks_of(machine),
             raised=[
                 {kind: size - earlier.get(kind, 0) for kind, size in ledger.close_window().items()}
                 for ledger, earlier in zip(ledgers, kinds_before, strict=True)
@@ -171,14 +138,14 @@ class Replay:
         )
         return result, marks
 
-    def _repeat(self, marks: _Marks) -> Any:
+    def _repeat(self, marks: Marks) -> Any:
         machine = self.machine
         for ledger, peak, raised in zip(machine.ledgers(), marks.peaks, marks.raised, strict=True):
             kinds = by_kind(ledger.by_label)
             ledger.touch(
                 ledger.now_bytes + peak, {kind: kinds.get(kind, 0) + raised[kind] for kind in raised} if raised else {}
             )
-        _advance(machine, marks)
+        advance(machine, marks)
         machine.num_operators += marks.num_operators
         machine.operators.update(marks.operators)
         machine.cards[0].num_allocations += marks.num_allocations
@@ -259,48 +226,3 @@ def _signature(value: Any) -> Any:
         parts = [_signature(item) for item in value]
         return None if any(part is None for part in parts) else (type(value), *parts)
     return None
-
-
-def _clocks(machine: Machine) -> list[float]:
-    clocks = [machine.host_s]
-    for card in machine.cards:
-        clocks += [card.compute_free_s, card.h2d_free_s, card.d2h_free_s]
-        clocks += [stream.ready_s for stream in card.streams]
-    return clocks
-
-
-def _advance(machine: Machine, marks: _Marks) -> None:
-    """Move every clock as far as the recorded call moved it, counted from when it and the host were both ready."""
-    host_now, host_then = machine.host_s, marks.clocks_before[0]
-    moved = [
-        now if after == before else max(now, host_now) + (after - max(before, host_then))
-        for now, before, after in zip(_clocks(machine), marks.clocks_before, marks.clocks_after, strict=True)
-    ]
-    values = iter(moved)
-    machine.host_s = next(values)
-    for card in machine.cards:
-        computed_s = card.compute_free_s
-        card.compute_free_s, card.h2d_free_s, card.d2h_free_s = next(values), next(values), next(values)
-        card.shift_launched(card.compute_free_s - computed_s)
-        for stream in card.streams:
-            stream.ready_s = next(values)
-
-
-def _counts(marks: _Marks) -> tuple[Any, ...]:
-    return (marks.num_operators, marks.num_allocations, marks.peaks, marks.kept_bytes, marks.reserved)
-
-
-def _alike(left: _Marks, right: _Marks) -> bool:
-    if not (left.is_repeatable and right.is_repeatable) or len(left.clocks_after) != len(right.clocks_after):
-        return False
-    counts_left, counts_right = _counts(left), _counts(right)
-    if (right.leftover_bytes or right.was_tidied) and left.entry_bytes != right.entry_bytes:
-        return False
-    if counts_left != counts_right or left.traffic.copied() != right.traffic.copied():
-        return False
-    spans = [
-        [after - before for before, after in zip(marks.clocks_before, marks.clocks_after, strict=True)]
-        for marks in (left, right)
-    ]
-    longest = max(max(span) for span in spans)
-    return all(abs(a - b) <= TOLERANCE * longest for a, b in zip(*spans, strict=True))
