@@ -67,9 +67,10 @@ def main() -> None:
 def _refuse_code_of(folder: Path, *, own: Path) -> None:
     """End when a module came from ``folder``, the other side: two sides that run the same code would always agree."""
     for name, module in list(sys.modules.items()):
-        if name in _OWN or not getattr(module, "__file__", None):
+        file = Path(str(getattr(module, "__file__", None) or ""))
+        if name in _OWN or not file.is_absolute():  # some modules made in memory claim a file such as "_ops.py"
             continue
-        file = Path(str(module.__file__)).resolve()
+        file = file.resolve()
         is_installed = "site-packages" in file.parts
         if file.is_relative_to(folder) and not file.is_relative_to(own) and not is_installed:
             sys.exit(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
+import sys
+import types
 
 import pytest
 
+from paretune.harness.regression import pair_worker
 from paretune.harness.regression.checkout import checked_out
 from paretune.harness.usage import UsageError
 
@@ -68,3 +72,23 @@ def test_outside_a_repository_a_revision_means_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     with pytest.raises(UsageError, match="no such revision in git here"):
         checked_out("HEAD", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "is_refused"),
+    [
+        ("{head}/model.py", True),
+        ("{head}/base/model.py", False),
+        ("{head}/.venv/lib/python3/site-packages/torch/__init__.py", False),
+        ("_ops.py", False),
+        ("/elsewhere/model.py", False),
+        (None, False),
+    ],
+)
+def test_only_code_of_the_head_is_refused_in_the_base(tmp_path, monkeypatch, file, is_refused):
+    module = types.ModuleType("of_a_side")
+    module.__file__ = file and file.format(head=tmp_path)
+    monkeypatch.setitem(sys.modules, "of_a_side", module)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="of_a_side") if is_refused else contextlib.nullcontext():
+        pair_worker._refuse_code_of(tmp_path, own=tmp_path / "base")
