@@ -70,8 +70,9 @@ def _swept(name: str, options: argparse.Namespace, left_s: float) -> list[Record
     if options.fresh:
         shutil.rmtree(study, ignore_errors=True)
     arguments = [*_question(name, options.what), f"workload.name={name}", f"effort.max_seconds={left_s:.0f}"]
+    arguments += ["--trials", str(options.trials)]
     if options.what == "simulated":
-        arguments += ["--trials", str(options.trials), "--workers", str(options.workers)]
+        arguments += ["--workers", str(options.workers)]
     command = [sys.executable, "-m", "paretune.harness", "sweep", *arguments, "--output", str(study)]
     sys.stderr.write(f"{name}, for {left_s:.0f} s at most\n")
     subprocess.run(command, check=False)
