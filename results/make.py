@@ -105,8 +105,9 @@ def _cell(rung: Rung) -> str:
 
 
 def _short(plan: str) -> str:
-    """Strategies without their parameters, which would make the table too wide to read."""
-    return " + ".join(part.partition("(")[0] for part in plan.split(" + "))
+    """The strategies, each once, without parts and parameters, which would make the table too wide to read."""
+    names = (part.partition("(")[0].rpartition(":")[2] + " leaf" * ("leaf_level" in part) for part in plan.split(" + "))
+    return " + ".join(dict.fromkeys(names))
 
 
 _HEAD = """# What each memory size buys

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.records import GROUPED, record, study
+from support.records import record, study
 
 from paretune.harness.records import Kind
 from paretune.harness.report.ladder import rungs
@@ -54,5 +54,7 @@ def test_a_cell_names_time_and_plan_and_says_where_nothing_fits():
     cell = made()._cell
     nothing, small = rungs([*study(), record("a:b(k=1) + c:d", latency_s=9.0)], ("1GiB", "3GiB"))
     assert cell(nothing) == "-"
-    assert cell(small).endswith(GROUPED.partition("(")[0].replace("_", "\\_"))
-    assert cell(rungs([record("a:b(k=1) + c:d", latency_s=9.0)], ("16GiB",))[0]) == "9.00 s<br>a:b + c:d"
+    assert cell(small) == "3.00 s<br>group\\_offload leaf"
+    many = "x:group_offload(level=leaf_level,k=1) + y:group_offload(level=leaf_level) + z:d"
+    (rung,) = rungs([record(many, latency_s=9.0)], ("16GiB",))
+    assert cell(rung) == "9.00 s<br>group\\_offload leaf + d"
