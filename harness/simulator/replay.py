@@ -7,6 +7,7 @@ allocated, that returned values, or that follows a call of another component: we
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,10 +120,7 @@ class Replay:
         marks = Marks(
             clocks_before=clocks,
             clocks_after=clocks_of(machine),
-            raised=[
-                {kind: size - earlier.get(kind, 0) for kind, size in ledger.close_window().items()}
-                for ledger, earlier in zip(ledgers, kinds_before, strict=True)
-            ],
+            raised=[_raised(one.close_window(), earlier) for one, earlier in zip(ledgers, kinds_before, strict=True)],
             peaks=[ledger.window_peak_bytes - start for ledger, start in zip(ledgers, before, strict=True)],
             reserved=[card.allocator.reserved_bytes for card in machine.cards],
             entry_bytes=before,
@@ -152,6 +150,13 @@ class Replay:
         machine.traffic.add(marks.traffic)
         storages: dict[int, Storage] = {}
         return tree_unflatten([leaf.make(machine, storages) for leaf in marks.outputs], marks.layout)
+
+
+def _raised(at_peak: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    """By how much each kind of bytes stood higher, or lower, at the peak; empty where the peak's kinds are not known."""
+    if not at_peak:
+        return {}
+    return {kind: at_peak.get(kind, 0) - before.get(kind, 0) for kind in {**before, **at_peak}}
 
 
 @dataclass(slots=True)
