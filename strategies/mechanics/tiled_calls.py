@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -14,6 +14,14 @@ from paretune.strategies.mechanics.residency import Residency, residency_of
 __all__ = ["TiledCalls"]
 
 _InTiles = Callable[[Callable[[torch.Tensor], Any], torch.Tensor], Any]
+
+
+class _Most(NamedTuple):
+    """The most loads of a tile after the first, and the most groups with their bytes, over all calls so far."""
+
+    loads: int = 0
+    groups: int = 0
+    group_bytes: int = 0
 
 
 class TiledCalls(Mapping[str, Any]):
@@ -26,6 +34,7 @@ class TiledCalls(Mapping[str, Any]):
     def __init__(self, fixed: Mapping[str, Any], *, keeps_weights: bool) -> None:
         self._told: dict[str, Any] = dict(fixed)
         self._keeps_weights = keeps_weights
+        self._most: dict[str, _Most] = {}
 
     def run(
         self,
@@ -46,20 +55,25 @@ class TiledCalls(Mapping[str, Any]):
 
         with _keeping(residency if self._keeps_weights else None):
             answer = in_tiles(counted, whole)
-        self._told[entry] = {"num_tiles": len(loads), **self._cost(residency, loads)}
+        self._told[entry] = {"num_tiles": len(loads), **self._cost(entry, residency, loads)}
         return answer
 
-    def _cost(self, residency: Residency | None, loads: list[int]) -> dict[str, int]:
-        """A simulated device repeats a tile that was seen to repeat itself without bringing anything: it counts alike."""
-        if residency is None or not any(loads):
+    def _cost(self, entry: str, residency: Residency | None, loads: list[int]) -> dict[str, int]:
+        """Groups brought and loads. A simulated device repeats tiles that were seen to repeat themselves without
+        bringing anything: such a tile counts as much as the most that one after the first was seen to bring."""
+        if residency is None:
             return {}
-        total = latest = 0
-        for number in loads:
-            latest = number if number or self._keeps_weights else latest
-            total += latest
+        seen = self._most.get(entry, _Most())
         brought = [unit for unit in residency.units if unit.num_fetches]
-        sizes = sum(unit.num_bytes for unit in brought)
-        return {"num_groups": len(brought), "num_group_loads": total, "group_bytes": sizes}
+        most = self._most[entry] = _Most(
+            loads=max(seen.loads, *loads[1:], 0),
+            groups=max(seen.groups, len(brought)),
+            group_bytes=max(seen.group_bytes, sum(unit.num_bytes for unit in brought)),
+        )
+        if not most.groups:
+            return {}
+        total = sum(most.loads if 2 * number < most.loads else number for number in loads)
+        return {"num_groups": most.groups, "num_group_loads": total, "group_bytes": most.group_bytes}
 
     def __getitem__(self, name: str) -> Any:
         return self._told[name]
