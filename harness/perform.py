@@ -66,7 +66,7 @@ def perform(trial: Trial, progress: Progress, workload: Workload | None = None) 
 def _stopped(trial: Trial, stop: Stopped, seen: _Seen) -> Record:
     """A record of its own identity: what a few steps showed answers no question about a full call."""
     seen.phases = {name: dataclasses.replace(phase, duration_s=None) for name, phase in seen.phases.items()}
-    kept = {name: seen.fields[name] for name in ("facts", "counters", "load_s") if name in seen.fields}
+    kept: dict[str, Any] = {name: seen.fields[name] for name in ("facts", "counters", "load_s") if name in seen.fields}
     seen.fields = {**kept, "facts": {**kept.get("facts", {}), PILOT: stop.told}}  # seconds of a tracing pass are none
     short = dataclasses.replace(trial, options={"purpose": PILOT})
     return blank_record(short, kind=kind_of(trial), outcome=Outcome.STOPPED, reason=str(stop))

@@ -58,7 +58,8 @@ class Pilot:
         """The pilot for the next trial of a study with these records, which must answer these memory sizes."""
         usable = [r for r in records if r.is_complete and (allow_lossy or not r.is_lossy)]
         bars = []
-        for cap in caps or [None]:
+        sizes: Sequence[int | None] = caps or (None,)
+        for cap in sizes:
             allowed = budget.model_copy(update={"device_memory": cap})
             known = [r.median_latency_s for r in usable if is_feasible(r, allowed) and r.median_latency_s]
             bars.append(Bar(memory_bytes=cap, latency_s=min(known, default=None)))

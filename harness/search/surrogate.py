@@ -101,13 +101,15 @@ class Surrogate:
 
     def _fits(self, grid: Matrix, seen: list[int], values: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         """For all scales at once: Cholesky factors, whitened values, log marginal likelihood with a mild prior."""
-        scales = Scales(**{name: column[:, None, None] for name, column in _columns(grid).items()})
-        own = _covariance(self._shared(seen, seen), scales) + (scales.noise**2 + 1e-9) * np.eye(len(seen))
+        scales = [_named(row) for row in grid]
+        shared = self._shared(seen, seen)
+        own = np.stack([_covariance(shared, each) + (each.noise**2 + 1e-9) * np.eye(len(seen)) for each in scales])
         factors = np.linalg.cholesky(own)
         stacked = np.broadcast_to(np.asarray(values)[:, None], (len(factors), len(seen), 1))
         halves = np.linalg.solve(factors, stacked)[..., 0]
         fit = -0.5 * (halves**2).sum(axis=1) - np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
-        return factors, halves, fit - 0.5 * np.log(grid[:, 0] / self._middle) ** 2
+        fit = fit - 0.5 * np.log(grid[:, 0] / self._middle) ** 2
+        return np.asarray(factors, dtype=np.float64), np.asarray(halves, dtype=np.float64), np.asarray(fit)
 
     def _shared(self, left: list[int], right: list[int] | None) -> tuple[Matrix, Matrix, Matrix]:
         """What two plans share (weighted): settings, pairs of settings; and in how much they differ."""
@@ -122,12 +124,9 @@ class Surrogate:
         return np.asarray(_INTERCEPT**2 + effects + scales.remainder**2)
 
 
-def _columns(grid: Matrix) -> dict[str, Matrix]:
-    return dict(zip(("effect", "pair", "remainder", "noise", "reach"), grid.T))
-
-
 def _named(row: Matrix) -> Scales:
-    return Scales(**{name: float(value) for name, value in _columns(row).items()})
+    effect, pair, remainder, noise, reach = map(float, row)
+    return Scales(effect=effect, pair=pair, remainder=remainder, noise=noise, reach=reach)
 
 
 def _covariance(shared: tuple[Matrix, Matrix, Matrix], scales: Scales) -> Matrix:
