@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 
 from paretune.harness.simulator import Simulation
 from paretune.harness.simulator.simulation import Simulation as Running
+from paretune.harness.simulator.timeline import LAUNCH_QUEUE
 
 
 @pytest.fixture
@@ -57,6 +58,82 @@ def test_pinned_copies_run_beside_kernels_on_another_stream(sim: Running) -> Non
 
     alone = elapsed_s(sim, copy), elapsed_s(sim, lambda: a @ a)
     assert elapsed_s(sim, both) < 0.75 * sum(alone)
+
+
+def test_a_launch_waits_while_the_launch_queue_is_full(sim: Running) -> None:
+    a = torch.empty(4096, 4096, dtype=torch.bfloat16, device="sim")
+    one_s = elapsed_s(sim, lambda: a @ a)
+    before = sim.machine.host_s
+    for _ in range(LAUNCH_QUEUE + 200):
+        a @ a
+    submitted = sim.machine.host_s - before
+    torch.sim.synchronize()
+    assert submitted > 150 * one_s
+    assert sim.machine.host_s - before == pytest.approx((LAUNCH_QUEUE + 200) * one_s, rel=0.1)
+
+
+def test_what_other_streams_still_use_is_bounded_by_the_launch_queue() -> None:
+    with Simulation("rtx-4090", memory_bytes=400 << 30) as running, torch.no_grad():
+        a = torch.empty(4096, 4096, dtype=torch.bfloat16, device="sim")
+        side = torch.sim.Stream()
+        for _ in range(3 * LAUNCH_QUEUE):
+            with torch.sim.stream(side):
+                weights = torch.empty(1 << 20, dtype=torch.uint8, device="sim")
+            weights.record_stream(torch.sim.current_stream())
+            a @ a
+            del weights
+        held = torch.sim.max_memory_reserved() - torch.sim.memory_allocated()
+        assert running.machine.cards[0].num_allocations > 3 * LAUNCH_QUEUE
+    assert 0.5 * LAUNCH_QUEUE < held / 2**20 < 2.2 * LAUNCH_QUEUE
+
+
+@pytest.mark.parametrize(
+    "make", [torch.empty_like, lambda a: a.new_empty(7, 5), lambda a: torch.empty(9, device="sim")]
+)
+def test_memory_that_nothing_writes_runs_no_kernel(sim: Running, make: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    a = torch.empty(1 << 20, device="sim")
+    side = torch.sim.Stream()
+    with torch.sim.stream(side):
+        make(a)
+        assert (sim.machine.traffic.num_kernels, side.ready_s) == (0, 0.0)
+        a.zero_()
+    assert sim.machine.traffic.num_kernels == 1
+
+
+def test_overlap_counts_whichever_of_copy_and_computing_was_submitted_first(sim: Running) -> None:
+    a = torch.empty(8192, 8192, dtype=torch.bfloat16, device="sim")
+    weights = torch.empty(1 << 24, dtype=torch.bfloat16).pin_memory()
+    side, shares = torch.sim.Stream(), []
+
+    def copy() -> None:
+        with torch.sim.stream(side):
+            weights.to("sim", non_blocking=True)
+
+    for first, second in ((copy, lambda: a @ a), (lambda: a @ a, copy)):
+        torch.sim.synchronize()
+        sim.machine.start_call()
+        first()
+        second()
+        torch.sim.synchronize()
+        shares.append(sim.machine.traffic.overlap_s / sim.machine.traffic.copy_s)
+    assert shares[0] > 0.9 and shares[1] > 0.9
+
+
+def test_libraries_that_empty_the_cache_reach_the_card(sim: Running) -> None:
+    import accelerate.hooks
+    import accelerate.utils.memory
+
+    outside = accelerate.hooks.clear_device_cache
+    for clear in (outside, accelerate.utils.memory.clear_device_cache):
+        torch.empty(1 << 26, dtype=torch.uint8, device="sim")
+        assert torch.sim.memory_reserved() > torch.sim.memory_allocated()
+        clear()
+        assert torch.sim.memory_reserved() == torch.sim.memory_allocated()
+    sim.__exit__(None, None, None)
+    try:
+        assert accelerate.hooks.clear_device_cache is not outside
+    finally:
+        sim.__enter__()
 
 
 def test_pageable_copies_hold_the_host(sim: Running) -> None:

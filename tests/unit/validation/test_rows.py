@@ -97,11 +97,42 @@ def test_a_row_becomes_a_run(tmp_path: Path) -> None:
         ({"metric": "tflops"}, "metric tflops"),
         ({"config": "offload=own"}, "not one that this simulator applies"),
         ({"resolution_or_frames": "not stated"}, "size of the picture or video is not stated"),
+        ({"resolution_or_frames": "model default"}, "size of the picture or video is not stated"),
+        ({"metric": "latency_s", "value": "3", "unit_note": "s (tqdm, 1 s resolution)"}, "coarser than the error"),
+        ({"metric": "latency_s", "notes": "single run"}, "whether a warm one is not stated"),
+        ({"metric": "latency_s", "unit_note": "s (first call, cold; sets up)"}, "a cold run"),
+        ({"config": "offload=group_leaf+stream(assumed from the code)"}, "guessed by whoever collected"),
+        ({"config": "attention=Sage2-8b"}, "routed by code of that library's own"),
+        ({"model": "sdxl-vae-fp16-fix", "dtype": "not stated"}, "dtype is not stated"),
     ],
 )
 def test_what_cannot_be_expressed_says_why(tmp_path: Path, changes: dict[str, str], reason: str) -> None:
     with pytest.raises(CannotExpress, match=reason):
         express(row(tmp_path, **changes))
+
+
+def test_whole_seconds_are_compared_where_they_are_fine_enough(tmp_path: Path) -> None:
+    assert express(row(tmp_path, metric="latency_s", value="16", unit_note="s (tqdm, 1 s resolution)"))
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "workload", "inputs"),
+    [
+        ("AutoencoderKL.decode", "sd-vae-decode", (("z", (2, 4, 64, 96)),)),
+        ("AutoencoderKL.encode", "sd-vae-encode", (("x", (2, 3, 512, 768)),)),
+    ],
+)
+def test_an_autoencoder_runs_at_the_published_size(
+    tmp_path: Path, pipeline: str, workload: str, inputs: tuple[tuple[str, tuple[int, ...]], ...]
+) -> None:
+    changes = {"model": "sd-vae-ft-mse", "pipeline": pipeline, "resolution_or_frames": "512x768", "batch": "2"}
+    case = express(row(tmp_path, dtype="not stated (fp16 likely)", **changes))
+    assert (case.workload, case.inputs, case.overrides) == (workload, inputs, ())
+
+
+def test_a_dtype_other_than_the_model_file_s_is_asked_for(tmp_path: Path) -> None:
+    assert dict(express(row(tmp_path, dtype="fp16")).overrides)["dtype"] == "float16"
+    assert "dtype" not in dict(express(row(tmp_path, dtype="bf16")).overrides)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +152,10 @@ def test_offload_words_are_understood(name: str) -> None:
         ({"unit_note": "GB=10^9"}, "allocated", 33.8e9, 10.0),
         ({"metric": "peak_reserved_gb"}, "reserved", 33.8 * GIB, 20.0),
         ({"metric": "peak_gb_unspecified", "unit_note": "GB=2^30 (NVML)"}, "used", 33.8 * GIB, 30.0),
+        ({"metric": "peak_gb_unspecified", "unit_note": "5 % x 24211 MiB (card total)"}, "reserved", 33.8 * GIB, 20.0),
         ({"metric": "latency_s", "value": "8"}, "time", 8.0, 4.0),
+        ({"metric": "latency_s", "value": "2", "unit_note": "s per iteration"}, "time", 2.0, 0.5),
+        ({"metric": "latency_s", "value": "2", "unit_note": "s (denoising loop only)"}, "time", 2.0, 2.0),
         ({"metric": "it_per_s", "value": "2"}, "time", 0.5, 0.5),
         ({"metric": "latency_s", "value": "10", "unit_note": "s for 5 forwards"}, "time", 2.0, 4.0),
     ],
