@@ -84,7 +84,7 @@ class Pilot:
 
         call_s: the timed short call. steps_s: its steps, empty where the device cannot time them. num_steps: of a full
         call. Raises ``Stopped``. The prediction takes the fastest step for all that are left: a step that was disturbed
-        stops no plan.
+        stops no plan. Schedulers that call the model more often than they are asked do so in both calls alike.
         """
         predicted = call_s + (num_steps - self.num_steps) * min(steps_s) if steps_s else None
         told = {
