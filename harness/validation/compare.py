@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from paretune.harness.records import Record
+from paretune.harness.validation.explained import explanation
 from paretune.harness.validation.rows import PublishedRow
 
 __all__ = ["RowResult", "compare", "failed"]
@@ -15,7 +16,8 @@ __all__ = ["RowResult", "compare", "failed"]
 class RowResult:
     """One row after validation. `published` and `simulated` share a unit: bytes or seconds; `kind` says which figure.
 
-    `reason` is set for rows that could not be expressed or run; `part` is "fit" or "held-out".
+    `reason` is set for rows that could not be expressed or run; `part` is "fit" or "held-out". `explained` says why
+    the libraries of today differ from the published ones, where that is known.
     """
 
     id: str
@@ -33,6 +35,7 @@ class RowResult:
     is_card_known: bool = True
     case: str = ""
     unit: float = 1.0
+    explained: str = ""
 
     @property
     def error(self) -> float | None:
@@ -85,6 +88,7 @@ def _shared(row: PublishedRow, part: str) -> dict[str, Any]:
         "gpu": row.gpu,
         "strategy": row.strategy,
         "metric": row.metric,
+        "explained": explanation(row),
     }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paretune.harness.validation.applied_by_others import Technique, technique_of
+from paretune.harness.validation.refusals import refusal
 from paretune.harness.validation.rows import PublishedRow
 from paretune.harness.workloads.architecture import load_architecture
 
@@ -72,16 +73,15 @@ _CARDS = (
 _HOSTS = (("ryzen 9800x3d", "host-desktop-ddr5"),)
 ASSUMED_CARD = "a100-80gb"
 """For rows that do not state their card: allocated memory hardly depends on it, times are not compared."""
-COARSE_S = 10.0
-"""Seconds that were rounded to whole ones are compared from here on, where rounding is at most 5 %."""
-_DTYPES = {"fp16": "float16", "bf16": "bfloat16"}
+_DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 
 
 def express(row: PublishedRow) -> Case:
     """The run that should reproduce the row; raises `CannotExpress`."""
     if row.metric not in ("peak_allocated_gb", "peak_reserved_gb", "peak_gb_unspecified", "latency_s", "it_per_s"):
         raise CannotExpress(f"metric {row.metric} is not a peak or a time of a whole run")
-    _refuse(row)
+    if (why := refusal(row)) is not None:
+        raise CannotExpress(why)
     workload = _workload(row)
     gpu, is_known = _card(row)
     overrides = dict(_overrides(row, workload))
@@ -98,51 +98,6 @@ def express(row: PublishedRow) -> Case:
         technique=technique,
         is_card_known=is_known,
     )
-
-
-def _refuse(row: PublishedRow) -> None:
-    config, text = row.config, f"{row.unit_note} {row.notes}".lower()
-    if "quantization" in config:
-        raise CannotExpress(
-            f"quantised by {config['quantization']}: kernels and layouts of that library are not simulated"
-        )
-    for key in ("cache", "parallel", "lora", "vae", "text_embeddings", "text_encoder_3", "freenoise", "chunking"):
-        if key in config:
-            raise CannotExpress(f"{key}={config[key]} is no strategy of this program")
-    if "not stated" in row.size or row.size.strip() == "model default":
-        raise CannotExpress("the size of the picture or video is not stated")
-    if row.metric == "latency_s" and "not stated" in row.steps:
-        raise CannotExpress("the number of steps is not stated")
-    if row.family == "t2" and "txt2img" not in row.pipeline:
-        raise CannotExpress(f"{row.pipeline}: the published loop is another pipeline's")
-    if row.family == "repo":
-        raise CannotExpress("an engine with an offloader of its own, or a rounded claim")
-    if config.get("fuse_qkv") == "True":
-        raise CannotExpress("fused projections keep both copies of the weights; not a strategy here")
-    if row.family == "ci" and "casting" in config and row.metric.startswith("peak"):
-        raise CannotExpress("the peak of that table is reached while loading")
-    if row.metric == "peak_gb_unspecified" and "not stated" in row.unit_note and "fits" not in row.unit_note:
-        raise CannotExpress("neither unit nor kind of the peak is stated")
-    if "whole process" in text or ("cold" in row.unit_note and "first call" in row.unit_note):
-        raise CannotExpress("a cold run with loading inside")
-    if "1 s resolution" in row.unit_note and row.value < COARSE_S:
-        raise CannotExpress("whole seconds are coarser than the error to be found")
-    if row.metric == "latency_s" and row.notes.strip() == "single run":
-        raise CannotExpress("a single run, and whether a warm one is not stated")
-    if "assumed" in config.get("offload", ""):
-        raise CannotExpress("the parameters of the offload were guessed by whoever collected the row")
-    if "safety checker" in text:
-        raise CannotExpress("a safety checker was loaded, which the workload leaves out")
-    if row.metric == "latency_s" and config.get("offload", "").startswith(("group(see gist)", "group+disk")):
-        raise CannotExpress("the parameters of the group offload are not stated, and its time depends on them")
-    if config.get("compile", "").startswith("nexfort"):
-        raise CannotExpress("a closed compiler")
-    if row.model.startswith("sdxl-vae") and "not stated" in row.dtype:
-        raise CannotExpress("the dtype is not stated, and this autoencoder is often run in float32")
-    if "vanilla" in config.get("attention", ""):
-        raise CannotExpress("attention as it was before fused kernels, in code that no longer exists")
-    if "sage" in config.get("attention", "").lower():
-        raise CannotExpress(f"attention={config['attention']}: routed by code of that library's own")
 
 
 def _workload(row: PublishedRow) -> str:
@@ -166,6 +121,8 @@ def _workload(row: PublishedRow) -> str:
 
 
 def _card(row: PublishedRow) -> tuple[str, bool]:
+    if "amd" in row.gpu.lower().split():
+        raise CannotExpress(f"no data sheet for {row.gpu}")
     text = f"{row.gpu} {row.notes}".lower() if "not stated" in row.gpu.lower() else row.gpu.lower()
     if "not stated" in row.gpu.lower() and "h100-class" not in row.gpu.lower():
         return ASSUMED_CARD, False
@@ -193,17 +150,18 @@ def _overrides(row: PublishedRow, workload: str) -> Mapping[str, Any]:
         return {key: value for key, value in found.items() if key == "batch_size"}
     if workload.endswith(("-decode", "-encode")):
         found.pop("steps", None)
-    dtype = _DTYPES.get(row.dtype)
+    dtype = _DTYPES.get(row.dtype.removesuffix("(default)").strip())
     if dtype is not None and dtype != load_architecture(workload).dtype:
         found["dtype"] = dtype
     return found
 
 
 def _inputs_of(workload: str, overrides: dict[str, Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Size and batch of an autoencoder's picture as the shape of its argument, taken out of the overrides."""
+    """Size and batch of what an autoencoder works on as the shape of its argument, taken out of the overrides."""
     if not workload.endswith(("vae-decode", "vae-encode")) or "height" not in overrides:
         return ()
     batch, height, width = overrides.pop("batch_size", 1), overrides.pop("height"), overrides.pop("width")
+    num_frames = overrides.pop("num_frames", None)
     if workload.endswith("encode"):
-        return (("x", (batch, 3, height, width)),)
+        return (("x", (batch, 3, *((num_frames,) if num_frames else ()), height, width)),)
     return (("z", (batch, 4, height // 8, width // 8)),)

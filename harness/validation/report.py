@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from paretune.harness.validation.compare import RowResult
 from paretune.harness.validation.summary import Errors, Report
@@ -33,6 +33,7 @@ def markdown(report: Report) -> str:
         *_table(report.by_strategy, "figure, strategy"),
         "\n## Rows\n",
         *_rows(report.rows),
+        *_explanations(report.rows),
         "\n## Rows that cannot be compared\n",
         *_reasons(report),
     ]
@@ -41,13 +42,13 @@ def markdown(report: Report) -> str:
 
 def _aims(report: Report) -> list[str]:
     lines = ["| figure | rows | median error | aim | 90th percentile | aim | |", "|---|---|---|---|---|---|---|"]
-    for kind, (median, p90) in TARGETS.items():
-        errors = report.by_kind.get(kind)
+    for name, kind, errors in _by_aim(report):
         if errors is not None:
+            median, p90 = TARGETS[kind]
             met = errors.median <= median and (p90 is None or errors.p90 <= p90)
             shown = _percent(p90) if p90 is not None else "-"
             lines.append(
-                f"| {kind} | {errors.count} | {_percent(errors.median)} | {_percent(median)} | {_percent(errors.p90)} "
+                f"| {name} | {errors.count} | {_percent(errors.median)} | {_percent(median)} | {_percent(errors.p90)} "
                 f"| {shown} | {'reached' if met else 'missed'} |"
             )
     if report.time_ratios is not None:
@@ -64,6 +65,15 @@ def _aims(report: Report) -> list[str]:
         )
         lines.append(f"of one source, card and model with at least three strategies (aim {TAU_TARGET}): {verdict}.")
     return lines
+
+
+def _by_aim(report: Report) -> Iterator[tuple[str, str, Errors | None]]:
+    """Each kind of figure over all rows, then without rows that another version of a library explains."""
+    for kind in TARGETS:
+        whole, rest = report.by_kind.get(kind), report.by_kind_unexplained.get(kind)
+        yield kind, kind, whole
+        if rest is not None and whole is not None and rest.count < whole.count:
+            yield f"{kind}, without rows that another version of a library explains", kind, rest
 
 
 def _table(groups: Mapping[str, Errors], title: str) -> list[str]:
@@ -84,11 +94,17 @@ def _rows(rows: Iterable[RowResult]) -> list[str]:
             continue
         scale, unit = (1.0, "s") if row.kind == "time" else (2.0**30, "GiB")
         card = row.gpu[:24] if row.is_card_known else f"{row.gpu[:24]} (assumed)"
+        star = " *" if row.explained else ""
         lines.append(
             f"| {row.id} | {row.part} | {row.model} | {card} | {row.strategy} | {row.kind} "
-            f"| {row.published / scale:.3f} {unit} | {row.simulated / scale:.3f} {unit} | {row.error:+.1%} |"
+            f"| {row.published / scale:.3f} {unit} | {row.simulated / scale:.3f} {unit} | {row.error:+.1%}{star} |"
         )
     return lines
+
+
+def _explanations(rows: Iterable[RowResult]) -> list[str]:
+    told = sorted({row.explained for row in rows if row.explained and row.error is not None})
+    return [f"\n\\* {text}." for text in told]
 
 
 def _reasons(report: Report) -> list[str]:

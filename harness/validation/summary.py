@@ -31,6 +31,7 @@ class Report:
     rows: tuple[RowResult, ...]
     unread: tuple[tuple[str, str], ...] = ()
     by_kind: dict[str, Errors] = field(default_factory=dict)
+    by_kind_unexplained: dict[str, Errors] = field(default_factory=dict)
     by_part: dict[str, Errors] = field(default_factory=dict)
     by_source: dict[str, Errors] = field(default_factory=dict)
     by_strategy: dict[str, Errors] = field(default_factory=dict)
@@ -50,7 +51,7 @@ class Report:
         }
 
 
-_TABLES = ("by_kind", "by_part", "by_source", "by_strategy")
+_TABLES = ("by_kind", "by_kind_unexplained", "by_part", "by_source", "by_strategy")
 
 
 def vars_of(errors: Errors) -> dict[str, float]:
@@ -67,6 +68,7 @@ def summarise(results: Iterable[RowResult], *, unread: Iterable[tuple[str, str]]
         rows=rows,
         unread=tuple(unread),
         by_kind=_grouped(usable, lambda row: row.kind),
+        by_kind_unexplained=_grouped([row for row in usable if not row.explained], lambda row: row.kind),
         by_part=_grouped(usable, lambda row: f"{row.kind} {row.part}"),
         by_source=_grouped(usable, lambda row: f"{row.kind} {row.family}"),
         by_strategy=_grouped(usable, lambda row: f"{row.kind} {row.strategy}"),

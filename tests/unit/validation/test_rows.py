@@ -102,7 +102,12 @@ def test_a_row_becomes_a_run(tmp_path: Path) -> None:
         ({"metric": "latency_s", "notes": "single run"}, "whether a warm one is not stated"),
         ({"metric": "latency_s", "unit_note": "s (first call, cold; sets up)"}, "a cold run"),
         ({"config": "offload=group_leaf+stream(assumed from the code)"}, "guessed by whoever collected"),
-        ({"config": "attention=Sage2-8b"}, "routed by code of that library's own"),
+        ({"config": "attention=Sage2-8b"}, "routed by another library's own code"),
+        ({"gpu": "AMD Instinct MI250 (not stated)"}, "no data sheet for AMD"),
+        ({"notes": "memory kind not stated in the table"}, "kind of the peak is not stated"),
+        ({"metric": "latency_s", "notes": "claimed at 20 steps"}, "a claim"),
+        ({"notes": "unmatched modules stay in one group at that revision"}, "older revision"),
+        ({"metric": "latency_s", "steps": "see config"}, "number of steps is not stated"),
         ({"model": "sdxl-vae-fp16-fix", "dtype": "not stated"}, "dtype is not stated"),
     ],
 )
