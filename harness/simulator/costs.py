@@ -33,6 +33,8 @@ class Charge:
     uses_cublas: bool = False
     is_fusable: bool = False
     """Elementwise work that a compiler would merge with its neighbours."""
+    conversion_s: float = 0.0
+    """Part of `kernel_s` that turns a convolution's layout; a compiler lays such models out channels-last instead."""
 
 
 _UNWRITTEN = {aten.empty, aten.empty_like, aten.empty_strided, aten.new_empty, aten.new_empty_strided}
@@ -60,10 +62,13 @@ def charge_for(machine: Machine, func: Any, inferred: Inferred) -> Charge:
         kernel_s = max(
             kernel_s, product_seconds(machine, work.flops, work.dtype, work.waves(machine.sheet), work.share)
         )
+    workspace = workspace_bytes(packet, args, results)
+    conversion_s = memory_seconds(machine, 2.0 * workspace) if packet is aten.convolution else 0.0
     return Charge(
-        kernel_s=kernel_s + machine.host.kernel_s,
+        kernel_s=kernel_s + conversion_s + machine.host.kernel_s,
         host_s=machine.host.eager_operator_s,
-        workspace_bytes=workspace_bytes(packet, args, results),
+        workspace_bytes=workspace,
+        conversion_s=conversion_s,
         uses_cublas=work is not None and work.uses_cublas,
         is_fusable=work is None and packet not in _GATHERS,
     )

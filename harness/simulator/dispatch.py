@@ -119,7 +119,7 @@ def _submit(machine: Machine, inferred: Inferred, charge: Charge) -> None:
         if charge.uses_cublas:
             machine.cards[inferred.index].need_cublas()
         if is_compiled():
-            kernel_s = charge.kernel_s * FUSED_SHARE if charge.is_fusable else charge.kernel_s
+            kernel_s = charge.kernel_s * FUSED_SHARE if charge.is_fusable else charge.kernel_s - charge.conversion_s
             launch(machine.cards[inferred.index], kernel_s, charge.host_s * HOST_SHARE)
         else:
             launch(machine.cards[inferred.index], charge.kernel_s, charge.host_s)

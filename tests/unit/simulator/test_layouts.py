@@ -37,3 +37,26 @@ def test_group_norm_answers_with_channels_first() -> None:
     with Simulation("rtx-4090"), torch.no_grad():
         source = torch.empty(1, 8, 16, 16, device="sim").to(memory_format=torch.channels_last)
         assert nn.GroupNorm(2, 8).to("sim")(source).is_contiguous()
+
+
+def convolution_s(sim: Simulation, layout: torch.memory_format, *, compiled: bool = False) -> float:
+    """Seconds of a large half-precision convolution whose input and weight have one layout."""
+    model = torch.nn.Conv2d(128, 128, 3, padding=1).half().to("sim", memory_format=layout)
+    picture = torch.empty(1, 128, 512, 512, dtype=torch.float16, device="sim").to(memory_format=layout)
+    call = torch.compile(model) if compiled else model
+    call(picture)
+    torch.sim.synchronize()
+    before = sim.machine.host_s
+    call(picture)
+    torch.sim.synchronize()
+    return sim.machine.host_s - before
+
+
+def test_channels_last_saves_the_conversion_in_time_too_and_a_compiler_saves_it_by_itself() -> None:
+    with Simulation("rtx-4090") as sim, torch.no_grad():
+        planar, last = (convolution_s(sim, layout) for layout in (torch.contiguous_format, torch.channels_last))
+        compiled = convolution_s(sim, torch.contiguous_format, compiled=True)
+        nbytes = 2 * 128 * 512 * 512 * 2
+        conversion_s = 2 * nbytes / (sim.machine.sheet.bandwidth_bytes_per_s * sim.machine.sheet.bandwidth_efficiency)
+    assert planar - last == pytest.approx(conversion_s, rel=0.05)
+    assert compiled < planar - 0.9 * conversion_s
