@@ -68,12 +68,12 @@ def _aims(report: Report) -> list[str]:
 
 
 def _by_aim(report: Report) -> Iterator[tuple[str, str, Errors | None]]:
-    """Each kind of figure over all rows, then without rows that another version of a library explains."""
+    """Each kind of figure over all rows, then without rows marked with a star."""
     for kind in TARGETS:
         whole, rest = report.by_kind.get(kind), report.by_kind_unexplained.get(kind)
         yield kind, kind, whole
         if rest is not None and whole is not None and rest.count < whole.count:
-            yield f"{kind}, without rows that another version of a library explains", kind, rest
+            yield f"{kind}, without rows marked with a star", kind, rest
 
 
 def _table(groups: Mapping[str, Errors], title: str) -> list[str]:
