@@ -123,6 +123,10 @@ def _conditions(record: Record) -> Iterator[Advice]:
         yield Advice(say=say, next="end them and measure again; the figures may be theirs")
     if seen.get("throttled"):
         yield Advice(say=f"the device throttled ({', '.join(seen['throttled'])})", next="cool it and measure again")
+    if seen.get("swapped_pages") or seen.get("killed_processes"):
+        say = f"the machine ran short of memory ({seen.get('swapped_pages', 0)} pages swapped, "
+        say += f"{seen.get('killed_processes', 0)} processes killed)"
+        yield Advice(say=say, next="free memory and measure again; the figures are not reliable")
     settings = record.environment.get("settings", {})
     if record.device == "cpu" and record.kind is Kind.MEASURED and settings and "OMP_NUM_THREADS" not in settings:
         threads = record.environment.get("device", {}).get("num_threads", "a default number of")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from paretune.harness import environment, outputs, restored
+from paretune.harness import environment, health, outputs, restored
 from paretune.harness.advice import advise
 from paretune.harness.blank import blank_record, kind_of
 from paretune.harness.constraints import need_of
@@ -102,7 +102,7 @@ class _Pass:
 
     def over(self, trial: Trial, *, memory: bool) -> None:
         """Measure; phases are kept also when it fails half way, and read again once the session has settled."""
-        seen, opened = self.seen, None
+        seen, opened, before = self.seen, None, health.counters()
         try:
             with self.device.session(memory=memory, device_memory_bytes=trial.device_memory_bytes) as session:
                 opened = session
@@ -113,7 +113,8 @@ class _Pass:
         finally:
             if opened is not None:
                 _merge(seen, opened.phases())
-                seen.fields["counters"] = {**seen.fields.get("counters", {}), **opened.counters()}
+                felt = health.disturbance(before, health.counters()) if self.device.has_data else {}
+                seen.fields["counters"] = {**seen.fields.get("counters", {}), **opened.counters(), **felt}
 
 
 class _Watching:

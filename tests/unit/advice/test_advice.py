@@ -80,3 +80,8 @@ def test_nearly_full_host_memory():
 def test_a_lossy_plan_that_was_not_compared():
     assert "not compared" in said(measured(is_lossy=True, fidelity=None))
     assert said(measured(is_lossy=True)) == ""
+
+
+@pytest.mark.parametrize("counters", [{"swapped_pages": 900}, {"killed_processes": 1}])
+def test_a_machine_that_ran_short_of_memory_is_not_trusted(counters):
+    assert "the machine ran short of memory" in said(measured(counters=counters))
