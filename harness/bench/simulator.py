@@ -55,9 +55,15 @@ def bench() -> str:
 def cost_of(workload: str, plan: str) -> Cost:
     """Carry out one trial in a process of its own, forked after everything is imported. Raises what the trial raises."""
     import paretune.harness.perform
-    import paretune.harness.simulator.simulation
-    import paretune.harness.workloads.assemble  # noqa: F401
+    import paretune.harness.simulator.simulation  # noqa: F401
+    from paretune.harness.workloads.architecture import load_architecture
+    from paretune.harness.workloads.assemble import resolve_class
 
+    architecture = load_architecture(workload)  # both libraries import a class when it is first asked for
+    declared = [component.class_name for component in architecture.components.values() if component is not None]
+    for name in (*declared, architecture.pipeline):
+        if name is not None:
+            resolve_class(name)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
         return pool.submit(_measure, workload, plan).result()
 
