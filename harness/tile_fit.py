@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from paretune.harness.constraints import need_against
 from paretune.harness.question import Question
-from paretune.harness.recommend import recommend
 from paretune.harness.records import Record
-from paretune.strategies import Plan, Setting, VaeTiling
+from paretune.harness.refining import best_of, changed, choices, value_in
+from paretune.strategies import Plan, VaeTiling
 from paretune.strategies.mechanics.tiles import largest_fitting
 
 __all__ = ["forecast_needs", "try_larger_tiles"]
@@ -28,20 +27,22 @@ def try_larger_tiles(
     not tile with square tiles. A larger tile is no finding by itself: the recommendation compares what was measured.
     """
     cap_bytes, known = question.budget.device_memory, list(records)
-    if cap_bytes is None or not _is_open(question):
+    if cap_bytes is None or len(choices(question, VaeTiling, "tile_size")) < 2:
         return
-    spec = question.spec
-    best = recommend(known, question.budget, allow_lossy=spec.allow_lossy, objective=spec.objective).chosen
-    if best is None or (chosen := _tile_of(Plan.parse(best.plan))) is None:
+    best = best_of(question, known)
+    if best is None:
         return
     plan, sides = Plan.parse(best.plan), [best.workload.get(name) for name in ("height", "width")]
+    chosen = _tile_of(plan)
+    if chosen is None:
+        return
     side = max((size for size in sides if isinstance(size, int)), default=0)
     needs = {tile: need for record in known if (found := _sibling(record, plan, cap_bytes)) for tile, need in [found]}
     for _ in range(_MAX_RUNS):
         tile = _next_tile(needs, chosen, side, cap_bytes)
         if tile is None:
             return
-        text = str(_with_tile(plan, tile))
+        text = str(changed(plan, VaeTiling, tile_size=tile))
         record = run(text)
         yield text, record
         needs[tile] = need_against(record, cap_bytes)
@@ -85,32 +86,16 @@ def forecast_needs(needs: Mapping[int, int]) -> Callable[[int], int]:
     return forecast
 
 
-def _is_open(question: Question) -> bool:
-    """Whether the space lets the search choose a tile size."""
-    settings = (setting for axis in question.plans.axes for each in axis.alternatives for setting in each)
-    return len({setting.strategy.tile_size for setting in settings if isinstance(setting.strategy, VaeTiling)}) > 1
-
-
 def _tile_of(plan: Plan) -> int | None:
     """Side of the plan's square tiles."""
-    sizes = [setting.strategy.tile_size for setting in plan if isinstance(setting.strategy, VaeTiling)]
-    return sizes[0] if len(sizes) == 1 and isinstance(sizes[0], int) else None
-
-
-def _with_tile(plan: Plan, tile: int) -> Plan:
-    def resized(setting: Setting) -> Setting:
-        strategy = setting.strategy
-        if not isinstance(strategy, VaeTiling):
-            return setting
-        return dataclasses.replace(setting, strategy=dataclasses.replace(strategy, tile_size=tile))
-
-    return Plan(tuple(resized(setting) for setting in plan))
+    size = value_in(plan, VaeTiling, "tile_size")
+    return size if isinstance(size, int) else None
 
 
 def _sibling(record: Record, plan: Plan, cap_bytes: int) -> tuple[int, int] | None:
     """Tile size and need of a record of the same plan but for its tile size."""
     other = Plan.parse(record.plan)
     tile = _tile_of(other)
-    if tile is None or _with_tile(plan, tile) != other:
+    if tile is None or changed(plan, VaeTiling, tile_size=tile) != other:
         return None
     return tile, need_against(record, cap_bytes)
