@@ -79,8 +79,8 @@ class _AcceleratorSession(Session):
         self._book = PhaseBook()
         self._current: tuple[str, float] | None = None
         self._steps: list[torch.Event] = []
-        self._watch = driver.Watch(device)
         torch.empty(1, device=device)  # resets are silently ignored until the allocator has been used
+        self._watch = driver.Watch(device)
 
     def now_s(self) -> float:
         torch.accelerator.synchronize(self._device)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
+
+from paretune.harness.devices import processes
 
 __all__ = ["Watch", "bytes_outside_allocator", "identity", "pinned_bytes"]
 
@@ -68,32 +70,38 @@ def pinned_bytes(device: torch.device) -> int | None:
 
 
 class Watch:
-    """Clocks, temperature and other processes, before against after."""
+    """Clocks, temperature and other processes, before against after. Open it once this process holds device memory.
 
-    def __init__(self, device: torch.device) -> None:
-        self._handle = _handle(device)
-        self._others = self._foreign()
+    nvml: the driver's library; ``None`` asks the real one about ``device``.
+    """
 
-    def _foreign(self) -> int:
+    def __init__(self, device: torch.device, nvml: Any = None, *, proc: Path = processes.PROC) -> None:
+        self._nvml, self._proc = nvml, proc
+        self._handle = _handle(device) if nvml is None else nvml
+        if nvml is None and self._handle is not None:
+            import pynvml
+
+            self._nvml = pynvml
+        self._others_before = self._others()
+
+    def _others(self) -> int | None:
+        """Other processes on the card now; ``None`` where the driver does not tell so that it could be known."""
         if self._handle is None:
-            return 0
-        import pynvml
-
-        running = _answer(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle)) or []
-        return sum(1 for process in running if process.pid != os.getpid())
+            return None
+        running = _answer(lambda: self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle))
+        pids = None if running is None else [process.pid for process in running]
+        return processes.num_others(pids, processes.own_pids(self._proc), self._proc)
 
     def seen(self) -> Mapping[str, Any]:
-        """What may have disturbed the figures; empty where the driver does not tell."""
-        if self._handle is None:
+        """What may have disturbed the figures; empty without a driver to ask, ``None`` for what it does not tell."""
+        nvml, handle = self._nvml, self._handle
+        if handle is None:
             return {}
-        import pynvml
-
-        reasons = _answer(lambda: pynvml.nvmlDeviceGetCurrentClocksEventReasons(self._handle)) or 0
+        reasons = _answer(lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
         return {
-            "foreign_processes": max(self._others, self._foreign()),
-            "throttled": [word for bit, word in _THROTTLE.items() if reasons & bit],
-            "sm_clock_mhz": _answer(lambda: pynvml.nvmlDeviceGetClockInfo(self._handle, pynvml.NVML_CLOCK_SM)),
-            "temperature_c": _answer(
-                lambda: pynvml.nvmlDeviceGetTemperature(self._handle, pynvml.NVML_TEMPERATURE_GPU)
-            ),
+            "foreign_processes": processes.most_seen((self._others_before, self._others())),
+            "throttled": None if reasons is None else [word for bit, word in _THROTTLE.items() if reasons & bit],
+            "sm_clock_mhz": _answer(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+            "temperature_c": _answer(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
+            "power_mw": _answer(lambda: nvml.nvmlDeviceGetPowerUsage(handle)),
         }

@@ -16,7 +16,15 @@ _SIMULATED_TIME_TOLERANCE = 0.01
 _LOOSE_TOLERANCE = 0.05
 
 CONDITIONS = frozenset(
-    {"foreign_processes", "throttled", "sm_clock_mhz", "temperature_c", "swapped_pages", "killed_processes"}
+    {
+        "foreign_processes",
+        "throttled",
+        "sm_clock_mhz",
+        "temperature_c",
+        "power_mw",
+        "swapped_pages",
+        "killed_processes",
+    }
 )
 """Counters that tell how the machine was, not what the plan did; they are never compared."""
 
