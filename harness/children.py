@@ -19,6 +19,11 @@ from typing import Protocol
 __all__ = ["Child", "fork", "spawn"]
 
 _GRACE_S = 5.0
+_READ_AT_IMPORT = (
+    *("CUDA_", "NVIDIA_", "CUBLAS_", "CUDNN_", "HIP_", "HSA_", "ROCR_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_"),
+    *("PYTORCH_", "TORCH", "TRITON_", "HF_", "TRANSFORMERS_", "DIFFUSERS_", "XDG_", "PYTHON", "LD_", "MALLOC_"),
+)
+"""How variables begin that libraries read once, at import; a server that has imported them is not as fresh as a new one."""
 
 
 class Child(Protocol):
@@ -93,6 +98,7 @@ class _ForkServer:
         self._lock = threading.Lock()
         self._waiting: dict[int, queue.Queue[int | None]] = {}
         self._last = 0
+        self.environment = _read_at_import()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
         self._process = subprocess.Popen(
             [*_own_code_only(), "-m", "paretune.harness.forkserver"],
@@ -114,7 +120,12 @@ class _ForkServer:
             self._last += 1
             self._waiting[self._last] = answers
             assert self._process.stdin is not None
-            request = {"id": self._last, "folder": str(folder), "directory": str(Path.cwd())}
+            request = {
+                "id": self._last,
+                "folder": str(folder),
+                "directory": str(Path.cwd()),
+                "environment": dict(os.environ),
+            }
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
         pid = answers.get()
@@ -156,15 +167,23 @@ class _ForkServer:
         self._said.close()
 
 
+def _read_at_import() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_IMPORT)}
+
+
 _server: _ForkServer | None = None
 _server_lock = threading.Lock()
 
 
 def fork(folder: Path) -> Child:
-    """Start the trial of ``folder`` from the warm server, which is started when it is first needed."""
+    """Start the trial of ``folder`` from the warm server, with this process's environment as it is now.
+
+    The server is started when it is first needed, and anew when a variable has changed that libraries read when they are
+    imported; trials of the earlier server end as they would have.
+    """
     global _server
     with _server_lock:
-        if _server is None or not _server.is_alive:
+        if _server is None or not _server.is_alive or _server.environment != _read_at_import():
             _server = _ForkServer()
         server = _server
     return server.start(folder)

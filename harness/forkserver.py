@@ -15,6 +15,7 @@ import selectors
 import signal
 import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ class _Server:
     def _start(self, request: dict[str, Any]) -> None:
         pid = os.fork()
         if pid == 0:
-            _child(Path(request["folder"]), Path(request["directory"]))
+            _child(Path(request["folder"]), Path(request["directory"]), request["environment"])
         self._children[pid] = request["id"]
         self._say({"id": request["id"], "pid": pid})
 
@@ -96,11 +97,13 @@ class _Server:
             os.killpg(pid, signal.SIGKILL)
 
 
-def _child(folder: Path, directory: Path) -> None:
-    """Become the trial of ``folder``: own process group, own log, the working directory of whoever asked."""
+def _child(folder: Path, directory: Path, environment: Mapping[str, str]) -> None:
+    """Become the trial of ``folder``: own process group, own log; working directory and environment of whoever asked."""
     status = 1
     try:
         os.setsid()
+        os.environ.clear()
+        os.environ.update(environment)
         os.chdir(directory)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

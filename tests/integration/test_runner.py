@@ -124,6 +124,21 @@ def test_a_spawned_child_gets_the_environment_it_asks_for(place):
     assert record.outcome is Outcome.COMPLETE, record.reason
 
 
+@pytest.mark.parametrize("isolation", ["fork_server", "spawn"])
+def test_a_child_has_the_environment_that_its_parent_has_now(place, monkeypatch, isolation):
+    run_trial(trial(place, "pass"), isolation=isolation)
+    wanted = {"CUDA_VISIBLE_DEVICES": "3", "HF_HOME": str(place), "TORCHINDUCTOR_CACHE_DIR": "/x", "MY_WORD": "now"}
+    wanted |= {"MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    for name, value in wanted.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("HOME", raising=False)
+    action = f"assert 'HOME' not in os.environ; assert os.environ.items() >= {wanted!r}.items();"
+    action += "import huggingface_hub.constants as c; assert c.HF_HOME == os.environ['HF_HOME']"
+    record = run_trial(trial(place, action), isolation=isolation)
+    assert record.outcome is Outcome.COMPLETE, record.reason
+    assert record.environment["settings"].items() >= {"CUDA_VISIBLE_DEVICES": "3", "OMP_NUM_THREADS": "1"}.items()
+
+
 PARENT = """
 import sys
 from pathlib import Path
