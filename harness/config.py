@@ -88,12 +88,14 @@ def _with_override(document: Mapping[str, Any], override: str) -> dict[str, Any]
     """Set one dotted key; the value is read as YAML, so ``workload.steps=8`` is a number."""
     import yaml
 
+    from paretune.harness.strict_yaml import read_yaml
+
     path, equals, text = override.partition("=")
     if not equals or not path.strip():
         raise ConfigError(f"override {override!r} is not `key.path=value`, such as workload.steps=8.")
     keys = path.strip().split(".")
     try:
-        value = yaml.safe_load(text)
+        value = read_yaml(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"override {override!r}: the value is not valid YAML: {error}") from error
     return _set(document, keys, value, override)

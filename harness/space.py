@@ -11,6 +11,7 @@ from typing import Any
 from paretune.harness.config import ConfigError
 from paretune.strategies import ComponentStrategy, PlanError, Setting, Strategy, registry
 from paretune.strategies.notation import build
+from paretune.strategies.values import typed
 
 __all__ = ["PIPELINE", "Alternative", "Axis", "axes_of", "settings_of"]
 
@@ -84,8 +85,8 @@ def settings_of(path: str, cls: type[Strategy], values: bool | Mapping[str, Any]
 
 
 def _has_idle_values(setting: Strategy, chosen: Mapping[str, Any]) -> bool:
-    active, defaults = setting.parameters(), {f.name: f.default for f in dataclasses.fields(setting)}
-    return any(name not in active and getattr(setting, name) != defaults[name] for name in chosen)
+    active, defaults = setting.parameters(), {f.name: typed(f.default) for f in dataclasses.fields(setting)}
+    return any(name not in active and typed(getattr(setting, name)) != defaults[name] for name in chosen)
 
 
 def _alternatives(path: str, cls: type[Strategy], values: Any, names: Sequence[str | None]) -> Iterator[Alternative]:

@@ -22,7 +22,9 @@ LADDER = tuple(f"{gib}GiB" for gib in (6, 8, 10, 12, 16, 24, 32, 48, 80))
 
 Size = Annotated[int, BeforeValidator(lambda value: parse_size(value)), Field(ge=2**20)]
 Count = Annotated[int, Field(ge=1, strict=True)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Number = Annotated[float, Field(strict=True)]
+Seconds = Annotated[Number, Field(gt=0, allow_inf_nan=False)]
+Switch = Annotated[bool, Field(strict=True)]
 
 
 class _Strict(BaseModel):
@@ -40,7 +42,7 @@ class Budget(_Strict):
     host_memory: Size | None = None
     pinned: Size | None = None
     latency_s: Seconds | None = None
-    fidelity_db: float | None = None
+    fidelity_db: Number | None = None
 
 
 class Effort(_Strict):
@@ -54,7 +56,7 @@ class Effort(_Strict):
     max_seconds: Seconds | None = None
     patience: Count | None = None
     workers: Count = 1
-    finalists: Annotated[int, Field(ge=0)] = 3
+    finalists: Annotated[int, Field(ge=0, strict=True)] = 3
 
 
 class Search(_Strict):
@@ -65,10 +67,10 @@ class Search(_Strict):
     """
 
     sampler: Literal["residual", "grid", "random", "coordinate", "tpe", "gp", "nsga2"] = "residual"
-    seed: int = 0
-    explore: Annotated[float, Field(ge=0, le=0.5)] = 0.1
-    prior: bool = True
-    pilot: bool = True
+    seed: Annotated[int, Field(strict=True)] = 0
+    explore: Annotated[Number, Field(ge=0, le=0.5)] = 0.1
+    prior: Switch = True
+    pilot: Switch = True
 
 
 class Space(_Strict):
@@ -81,7 +83,7 @@ class Space(_Strict):
 
     preset: str | None = None
     plans: tuple[str, ...] = ()
-    strategies: Mapping[str, Mapping[str, bool | Mapping[str, Any]]] = Field(default_factory=dict)
+    strategies: Mapping[str, Mapping[str, Switch | Mapping[str, Any]]] = Field(default_factory=dict)
     exclude: tuple[str, ...] = ()
 
     @model_validator(mode="after")
@@ -94,13 +96,13 @@ class Space(_Strict):
 class ProcedureSpec(_Strict):
     """How a trial measures, see ``records.Procedure``; what is left out keeps its default."""
 
-    num_warmup: Annotated[int, Field(ge=0)] = Procedure.num_warmup
+    num_warmup: Annotated[int, Field(ge=0, strict=True)] = Procedure.num_warmup
     min_iterations: Count = Procedure.min_iterations
     max_iterations: Count = Procedure.max_iterations
     max_seconds: Seconds = Procedure.max_seconds
-    target_spread: Annotated[float, Field(gt=0)] = Procedure.target_spread
+    target_spread: Annotated[Number, Field(gt=0)] = Procedure.target_spread
     timeout_s: Seconds = Procedure.timeout_s
-    check_output: bool = Procedure.check_output
+    check_output: Switch = Procedure.check_output
 
     @model_validator(mode="after")
     def _limits_agree(self) -> ProcedureSpec:
@@ -123,7 +125,7 @@ class Spec(_Strict):
     workload: Mapping[str, Any]
     device: str = "auto"
     objective: Literal["latency", "memory"] = "latency"
-    allow_lossy: bool = False
+    allow_lossy: Switch = False
     budget: Budget = Budget()
     ladder: tuple[Size, ...] = ()
     space: Space = Space()

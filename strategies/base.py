@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from paretune.strategies.errors import PlanError
+from paretune.strategies.notation import format_strategy, format_value
 from paretune.strategies.rules import Rule
+from paretune.strategies.values import fits, typed
 
 if TYPE_CHECKING:
     import torch
@@ -46,7 +48,7 @@ def tunable(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Strategy(ABC):
     """One way to trade memory for time. Subclass ``ComponentStrategy`` or ``PipelineStrategy`` in a file of its own.
 
@@ -65,14 +67,31 @@ class Strategy(ABC):
         super().__init_subclass__(**kwargs)
         if "name" not in cls.__dict__:
             cls.name = cls.__module__.rpartition(".")[2]
+        cls.__eq__, cls.__hash__ = Strategy.__eq__, Strategy.__hash__  # type: ignore[method-assign]  # before dataclass's
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             choices, free = field.metadata.get("choices", ()), field.metadata.get("free", False)
             value = getattr(self, field.name)
-            if choices and not free and not any(value is c or (type(value) is type(c) and value == c) for c in choices):
-                allowed = ", ".join(map(str, choices))
+            if choices and not free and typed(value) not in map(typed, choices):
+                allowed = ", ".join(map(format_value, choices))
                 raise PlanError(f"{self.name}.{field.name}: {value!r} is not a choice. Choose one of: {allowed}.")
+            if free and isinstance(field.type, str) and not fits(value, field.type):
+                raise PlanError(
+                    f"{self.name}.{field.name}: {value!r} is not of its type, {field.type}. Write one that is."
+                )
+
+    def _key(self) -> Hashable:
+        if "_typed" not in self.__dict__:
+            told = tuple((field.name, typed(getattr(self, field.name))) for field in dataclasses.fields(self))
+            object.__setattr__(self, "_typed", told)
+        return self.__dict__["_typed"]  # type: ignore[no-any-return]
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and isinstance(other, Strategy) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._key()))
 
     @property
     def is_lossy(self) -> bool:
@@ -89,8 +108,6 @@ class Strategy(ABC):
         return active
 
     def __str__(self) -> str:
-        from paretune.strategies.notation import format_strategy
-
         return format_strategy(self)
 
 

@@ -75,6 +75,8 @@ class DeviceMap(PipelineStrategy):
                 if not isinstance(value, Mapping):
                     raise PlanError(f'device_map.{name}: {value!r} is not a mapping. Write {{"0": "10GiB"}}.')
                 object.__setattr__(self, name, Table(value))
+                if len(getattr(self, name)) < len(value):
+                    raise PlanError(f"device_map.{name}: {value!r} names a device twice, as a text and as a number.")
         for device, size in (self.max_memory or {}).items():
             try:
                 parse_size(size, name=f"device_map.max_memory.{device}")

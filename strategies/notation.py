@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from paretune.strategies.errors import PlanError
+from paretune.strategies.values import typed
 
 if TYPE_CHECKING:
     from paretune.strategies.base import Strategy
@@ -69,7 +70,9 @@ def value_from_text(text: str) -> Any:
         inner = text[1:-1].strip()
         return tuple(value_from_text(piece) for piece in split_outside(inner, ",")) if inner else ()
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_once_each)
+    except PlanError:
+        raise
     except ValueError:
         pass
     if _BARE.fullmatch(text):
@@ -77,10 +80,19 @@ def value_from_text(text: str) -> Any:
     raise PlanError(f'{text!r} is not a value. Write true, null, a number, a word, a "quoted string", a [list].')
 
 
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise PlanError(f"the key {json.dumps(key)} stands twice in one mapping. Remove one.")
+        found[key] = value
+    return found
+
+
 def format_strategy(strategy: Strategy) -> str:
     """The setting as plans spell it: parameters that differ from their default, in the order they are declared."""
     defaults = {field.name: field.default for field in dataclasses.fields(strategy)}
-    told = {name: value for name, value in strategy.parameters().items() if value != defaults[name]}
+    told = {name: value for name, value in strategy.parameters().items() if typed(value) != typed(defaults[name])}
     inner = ",".join(f"{name}={format_value(value)}" for name, value in told.items())
     return f"{strategy.name}({inner})" if inner else strategy.name
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paretune.strategies import Plan, Setting
+from paretune.strategies.notation import format_value
 from paretune.strategies.sizes import SizeError, parse_size
 
 __all__ = ["Features", "Matrix", "counted", "features_of"]
@@ -80,9 +81,9 @@ def _tokens(plan: Plan, values: dict[str, list[float]]) -> list[tuple[str, float
             count = counted(value)
             if count is not None:
                 steps = values[label][1:]
-                found += [(f"{label}>={step:g}", len(steps) ** -0.5) for step in steps if count >= step]
+                found += [(f"{label}>={step:.15g}", len(steps) ** -0.5) for step in steps if count >= step]
             else:
-                found.append((f"{label}={value}", 0.7))
+                found.append((f"{label}={format_value(value)}", 0.7))
     return found
 
 

@@ -10,6 +10,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from paretune.harness.strict_yaml import read_yaml
 from paretune.harness.workloads.base import WorkloadError
 
 __all__ = ["ArchitectureError", "read_document", "shipped"]
@@ -87,7 +88,7 @@ def _parse(name: str, text: str) -> dict[str, Any]:
     import yaml
 
     try:
-        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        document = read_yaml(text)
     except yaml.YAMLError as error:
         raise ArchitectureError(f"{name}: not valid YAML: {error}") from error
     if not isinstance(document, dict):

@@ -42,6 +42,13 @@ def test_overrides_are_typed_and_create_what_is_missing() -> None:
         ({"budget": {"latency_s": float("inf")}}, "`budget.latency_s`"),
         ({"effort": {"max_trials": 0}}, "`effort.max_trials`"),
         ({"effort": {"max_trials": True}}, "`effort.max_trials`"),
+        ({"effort": {"max_seconds": True}}, "`effort.max_seconds`"),
+        ({"budget": {"fidelity_db": True}}, "`budget.fidelity_db`"),
+        ({"procedure": {"num_warmup": True}}, "`procedure.num_warmup`"),
+        ({"search": {"seed": 1.0}}, "`search.seed`"),
+        ({"search": {"prior": 1}}, "`search.prior`"),
+        ({"allow_lossy": "yes"}, "`allow_lossy`"),
+        ({"space": {"strategies": {"vae": {"vae_slicing": 1}}}}, "`space.strategies.vae.vae_slicing"),
         ({"search": {"sampler": "bayes"}}, "`search.sampler`"),
         ({"search": {"explore": 0.9}}, "`search.explore`"),
         ({"procedure": {"min_iterations": 5, "max_iterations": 3}}, "max_iterations is below min_iterations"),
@@ -62,7 +69,9 @@ def test_every_mistake_is_told_at_once() -> None:
     assert len(str(caught.value).splitlines()) == 2
 
 
-@pytest.mark.parametrize("override", ["workload.steps", "=3", "workload.steps=[", "device.name=3"])
+@pytest.mark.parametrize(
+    "override", ["workload.steps", "=3", "workload.steps=[", "device.name=3", "budget={a: 1, a: 2}"]
+)
 def test_overrides_that_cannot_be_read(override: str) -> None:
     with pytest.raises(ConfigError, match="override"):
         parse(question(device="cpu"), [override])
@@ -77,6 +86,8 @@ def test_files(tmp_path: Path) -> None:
         "a: [\n": "not valid YAML",
         "workload: a\nworkload: b\n": "written twice",
         "workload: a\nbudget: {device_memory: 8GiB, device_memory: 9GiB}\n": "written twice",
+        "workload: {name: a, arguments: {1: x, true: y}}\n": "the keys 1 and True are one key",
+        "workload: {name: a, arguments: {1: x, '1': y}}\n": "the keys 1 and '1' are one key",
     }.items():
         path.write_text(text)
         with pytest.raises(ConfigError, match=said):
