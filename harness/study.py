@@ -15,7 +15,7 @@ from paretune.harness.pilot import Pilot
 from paretune.harness.question import Question
 from paretune.harness.records import Kind, Outcome, Record, Trial
 from paretune.harness.search.ledger import Ledger
-from paretune.harness.search.open import caps_of
+from paretune.harness.search.open import caps_of, earlier_records
 from paretune.harness.store import Store
 from paretune.strategies import RESIDENT
 
@@ -97,10 +97,17 @@ class Study:
                 raise
 
     def _recorded(self) -> dict[str, Record]:
-        """Records of the store that answer plans of this question, by plan."""
+        """Records that answer plans of this question, by plan: of the store, and of studies whose choices were others.
+
+        What only such a study holds, because another machine measured it, is put into the store.
+        """
         by_key = self.store.by_key()
-        keys = {plan: self.question.key(plan) for plan in self.question.encoding.plans}
-        return {plan: by_key[key] for plan, key in keys.items() if key in by_key}
+        keys = {self.question.key(plan): plan for plan in self.question.encoding.plans}
+        for record in earlier_records(self.ledger, self.question):
+            if record.key in keys and record.key not in by_key:
+                self.store.append(record)
+                by_key[record.key] = record
+        return {plan: by_key[key] for key, plan in keys.items() if key in by_key}
 
     def _baseline_first(self) -> None:
         if RESIDENT not in self.ledger.answered() and not self.ledger.is_waiting(RESIDENT):

@@ -8,11 +8,13 @@ import warnings
 from typing import Any
 
 from paretune.harness.question import Question
+from paretune.harness.records import Record
 from paretune.harness.search.ledger import Ledger
+from paretune.harness.search.patience import patiently
 from paretune.harness.search.residual import Prior
 from paretune.harness.search.samplers import sampler_for
 
-__all__ = ["caps_of", "open_ledger", "study_name"]
+__all__ = ["caps_of", "earlier_records", "open_ledger", "study_name"]
 
 
 def study_name(question: Question) -> str:
@@ -40,6 +42,24 @@ def open_ledger(question: Question, storage: Any, *, prior: Prior | None = None,
         study.set_user_attr("question", spec.model_dump_json())
         study.set_user_attr("device", question.device)
     return Ledger(study, question.encoding, question.budget)
+
+
+def earlier_records(ledger: Ledger, question: Question) -> list[Record]:
+    """Records of other studies in the ledger's storage: of the same workload and device, over other choices."""
+    import optuna
+
+    storage, own = ledger.study._storage, ledger.study.study_name
+    found: list[Record] = []
+    for name in patiently(lambda: optuna.get_all_study_names(storage)):
+        if name != own and _asked(name) == _asked(own):
+            study = patiently(lambda name=name: optuna.load_study(study_name=name, storage=storage))
+            found += Ledger(study, question.encoding, question.budget).records()
+    return found
+
+
+def _asked(name: str) -> str:
+    """Workload and device of a study, without its budget and what it chooses from."""
+    return name.rsplit("-", 2)[0]
 
 
 def caps_of(question: Question) -> tuple[int, ...]:
