@@ -173,7 +173,9 @@ def surroundings_of(device: str) -> Surroundings:
         words = frozenset({"streams", "pinned_memory", "device_memory"})
         capability = load_gpu(_card(device)).compute_capability
         return Surroundings(device_type="sim", capabilities=words, compute_capability=(capability[0], capability[1]))
+    from paretune.harness.devices import driver
     from paretune.harness.devices.names import device_named
     from paretune.strategies.mechanics.capabilities import surroundings
 
-    return surroundings(device_named(device).torch_device)
+    place = device_named(device).torch_device
+    return surroundings(place, compute_capability=driver.compute_capability(place))

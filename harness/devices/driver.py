@@ -10,7 +10,7 @@ import torch
 
 from paretune.harness.devices import processes
 
-__all__ = ["Watch", "bytes_outside_allocator", "identity", "pinned_bytes"]
+__all__ = ["Watch", "bytes_outside_allocator", "compute_capability", "identity", "pinned_bytes"]
 
 _THROTTLE = {0x8: "hardware slowdown", 0x20: "thermal (software)", 0x40: "thermal (hardware)", 0x80: "power brake"}
 """Bits of NVML's clocks event reasons that make a figure worthless; the power cap (0x4) is normal under load."""
@@ -26,6 +26,19 @@ def _handle(device: torch.device) -> Any:
         return pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}".encode())
     except pynvml.NVMLError:
         return None
+
+
+def compute_capability(device: torch.device) -> tuple[int, int] | None:
+    """The card's, asked of the driver so that the parent of trials initialises nothing; ``None`` where it does not tell."""
+    if device.type != "cuda" or torch.version.cuda is None:
+        return None
+    import pynvml
+
+    try:
+        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(torch.cuda._get_pynvml_handler(device))
+    except (RuntimeError, ImportError, pynvml.NVMLError):
+        return None
+    return int(major), int(minor)
 
 
 def identity(device: torch.device) -> Mapping[str, Any]:

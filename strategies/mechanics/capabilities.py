@@ -16,20 +16,25 @@ def device_module(device: torch.device) -> Any:
     return torch.get_device_module(device.type)
 
 
-def surroundings(device: torch.device) -> Surroundings:
-    """Describe the place a plan would run in; asks the device module, never a list of names."""
+def surroundings(device: torch.device, *, compute_capability: tuple[int, int] | None = None) -> Surroundings:
+    """Describe the place a plan would run in; asks the device module, never a list of names.
+
+    compute_capability: where it is known. Asking the device module for it initialises the device in this process.
+    """
     module = device_module(device)
     words = set()
     if device.type not in ("cpu", "mps", "meta"):
         words |= {"streams", "pinned_memory", "device_memory"}
     if device.type == "cpu":
         words.add("real_data")
-    capability = getattr(module, "get_device_capability", None)
+    ask = getattr(module, "get_device_capability", None)
+    if compute_capability is None and ask is not None and device.type in ("cuda", "sim"):
+        compute_capability = _pair(ask(device))
     return Surroundings(
         device_type=device.type,
         num_devices=module.device_count() if hasattr(module, "device_count") else 1,
         capabilities=frozenset(words),
-        compute_capability=_pair(capability(device)) if capability and device.type in ("cuda", "sim") else None,
+        compute_capability=compute_capability,
     )
 
 

@@ -1,5 +1,6 @@
 """Without an accelerator its device says so; the ballast holds what it must, or nothing."""
 
+import pynvml
 import pytest
 import torch
 
@@ -7,6 +8,7 @@ from paretune.harness.devices import device_named
 from paretune.harness.devices.ballast import Ballast
 from paretune.harness.devices.names import DeviceError, resolve_auto
 from paretune.harness.environment import host_memory_limit_bytes
+from paretune.harness.question import surroundings_of
 
 CHUNK = 64 << 20
 
@@ -71,3 +73,17 @@ def test_the_containers_memory_limit_counts(tmp_path, text, limit):
     whole = host_memory_limit_bytes(tmp_path)
     (tmp_path / "memory.max").write_text(text + "\n")
     assert host_memory_limit_bytes(tmp_path) == (limit or whole)
+
+
+def test_the_parent_of_trials_knows_the_card_without_initialising_it(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("the parent initialised a device")
+
+    monkeypatch.setattr(torch.cuda, "_lazy_init", refuse)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "_get_pynvml_handler", lambda device: f"card {device.index}")
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCudaComputeCapability", {"card 0": (8, 6), "card 1": (9, 0)}.get)
+    assert surroundings_of("cuda").compute_capability == (8, 6)
+    there = surroundings_of("cuda:1")
+    assert there.compute_capability == (9, 0) and there.num_devices == 2 and "streams" in there.capabilities
