@@ -66,6 +66,8 @@ def _sentence(before: Mapping[str, Any], after: Mapping[str, Any], name: str) ->
     default = 0 if name.startswith("operators.") or ".alive." in name else "absent"
     label = name.rpartition("alive.")[2] if ".alive." in name else _label(name)
     old, new = before.get(name, default), after.get(name, default)
+    if name.rpartition(".")[2] in _REACHED:  # weights that arrive reach a peak between operators, outside of any module
+        old, new = old or "none", new or "none"
     if ".alive." in name:
         return f"alive at the peak, {label}: {new - old:+,} bytes"
     return f"{label} {_short(old)} -> {_short(new)}"

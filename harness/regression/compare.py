@@ -12,12 +12,10 @@ from paretune.harness.regression.findings import Finding, Status, Verdict
 from paretune.harness.regression.identity import foreign_because, identity, name_of
 from paretune.harness.regression.metrics import Metric, figures, metric_of
 from paretune.harness.report.reasons import reason_of
-from paretune.harness.report.units import gib_text, percent, seconds
+from paretune.harness.report.units import percent, seconds, size_text
 from paretune.harness.usage import UsageError
 
 __all__ = ["by_identity", "compare"]
-
-_BYTES_SHOWN_EXACTLY = 2**20
 
 Judged = tuple[Verdict, Status]
 
@@ -144,9 +142,8 @@ def _verdict(name: str, is_more: bool) -> Verdict:
 def _drawn(name: str, old: float, new: float) -> str:
     share = f" ({(new - old) / old * 100:+.2f}%)" if old else ""
     if name.endswith("_bytes"):
-        delta = new - old
-        change = f"{delta:+,.0f} bytes" if abs(delta) < _BYTES_SHOWN_EXACTLY else f"{delta / 2**20:+,.1f} MiB"
-        return f"{gib_text(old)} -> {gib_text(new)}, {change}{share}"
+        sign = "+" if new > old else "-"
+        return f"{size_text(old)} -> {size_text(new)}, {sign}{size_text(abs(new - old))}{share}"
     if name.endswith("_s"):
         return f"{seconds(old)} -> {seconds(new)}{share}"
     if name.endswith("_share"):

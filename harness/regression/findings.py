@@ -10,6 +10,7 @@ __all__ = [
     "EXIT_INCONCLUSIVE",
     "EXIT_PASS",
     "EXIT_REGRESSION",
+    "TIMED",
     "Finding",
     "Status",
     "Verdict",
@@ -19,6 +20,10 @@ __all__ = [
 
 EXIT_PASS, EXIT_REGRESSION, EXIT_INCONCLUSIVE = 0, 1, 3
 """Exit statuses of the gate; 2 is a usage error. Never 0 for what could not be compared."""
+
+
+TIMED = ("latency", "processor_time")
+"""Metrics that are judged by pairs of processes; whoever asks for them is told also that they are the same."""
 
 
 class Verdict(StrEnum):
@@ -82,7 +87,13 @@ def verdict_line(findings: Iterable[Finding]) -> str:
     listed = list(findings)
     counts = {status: sum(finding.status is status for finding in listed) for status in Status}
     plans = len({finding.where for finding in listed})
-    words = {Status.REGRESSION: "regressions", Status.INCONCLUSIVE: "inconclusive", Status.IMPROVEMENT: "improvements"}
-    told = ", ".join(f"{counts[status]} {word}" for status, word in words.items() if counts[status])
+    told = [_counted(counts[status], status) for status in (Status.REGRESSION, Status.IMPROVEMENT) if counts[status]]
+    if counts[Status.INCONCLUSIVE]:
+        told.append(f"{counts[Status.INCONCLUSIVE]} inconclusive")
     head = {0: "pass", 1: "regression", 3: "inconclusive"}[exit_status(listed)]
-    return f"{head}: {told or 'nothing changed'} in {len(listed)} metrics of {plans} plans."
+    where = f"{_counted(len(listed), 'metric')} of {_counted(plans, 'plan')}"
+    return f"{head}: {', '.join(told) or 'nothing changed'} in {where}."
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

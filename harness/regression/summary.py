@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from paretune.harness.regression.findings import Finding, Status, verdict_line
+from paretune.harness.regression.findings import TIMED, Finding, Status, verdict_line
 from paretune.harness.report.markdown import escape, table
 
 __all__ = ["MAX_ANNOTATIONS", "MAX_SUMMARY_BYTES", "step_summary", "text_report", "workflow_commands"]
@@ -20,18 +20,17 @@ _SHOWN = (Status.REGRESSION, Status.INCONCLUSIVE, Status.IMPROVEMENT, Status.NOT
 
 def text_report(findings: Sequence[Finding]) -> str:
     """The verdict, then a line for everything that is not a plain pass, the worst first."""
-    lines = [verdict_line(findings)]
-    lines += [f"  {finding.status:<12} {finding.where}: {finding.text}" for finding in _notable(findings)]
-    return "\n".join(lines) + "\n"
+    told = [f"  {finding.status:<12} {finding.where}: {text}" for finding, text in _told(findings)]
+    return "".join(f"{_printable(line)}\n" for line in (verdict_line(findings), *told))
 
 
 def step_summary(findings: Sequence[Finding], *, max_bytes: int = MAX_SUMMARY_BYTES) -> str:
     """Markdown of at most ``max_bytes`` bytes: the verdict, then as many of the findings as there is room for."""
     head = f"## paretune check\n\n{escape(verdict_line(findings))}\n\n"
-    titles, shown = ("", "plan", "metric", "what"), list(_notable(findings))
+    titles, shown = ("", "plan", "metric", "what"), list(_told(findings))
     if not shown:
         return head
-    cells = [[f.status.value, escape(f.where), escape(f.metric), escape(f.text)] for f in shown]
+    cells = [[f.status.value, escape(f.where), escape(f.metric), escape(text)] for f, text in shown]
     start = head + table(titles, [], [False] * 4)
     left, lines = max_bytes - len(start.encode()) - 100, []
     for cell in cells:
@@ -60,12 +59,27 @@ def _commands(kind: str, findings: Sequence[Finding]) -> Iterable[str]:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    shown = "".join(char if char.isprintable() or char in "\r\n" else " " for char in text)
+    return shown.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _notable(findings: Sequence[Finding]) -> Iterable[Finding]:
-    return (finding for status in _SHOWN for finding in findings if finding.status is status)
+def _told(findings: Sequence[Finding]) -> Iterator[tuple[Finding, str]]:
+    """What is not a plain pass, the worst first, and every verdict about time; causes that repeat are not told again."""
+    before: tuple[str, tuple[str, ...]] | None = None
+    for status in (*_SHOWN, Status.PASS):
+        for finding in findings:
+            if finding.status is not status or (status is Status.PASS and finding.metric not in TIMED):
+                continue
+            causes = (finding.where, finding.causes)
+            is_repeated = finding.causes != () and causes == before
+            yield finding, f"{finding.sentence} (for the same reasons)" if is_repeated else finding.text
+            before = causes
+
+
+def _printable(line: str) -> str:
+    """The line without what a terminal would obey or could not show."""
+    return "".join(char if char.isprintable() else " " for char in line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["GIB_BYTES", "gib", "gib_text", "percent", "ratio", "seconds"]
+__all__ = ["GIB_BYTES", "gib", "gib_text", "percent", "ratio", "seconds", "size_text"]
 
 GIB_BYTES = 2**30
 
@@ -16,6 +16,13 @@ def gib(size_bytes: float) -> str:
 def gib_text(size_bytes: float) -> str:
     """Bytes in GiB with the unit written out."""
     return f"{gib(size_bytes)} GiB"
+
+
+def size_text(size_bytes: float) -> str:
+    """Bytes in the unit in which two sizes of a comparison can be told apart: GiB, MiB, below that exact bytes."""
+    if abs(size_bytes) >= GIB_BYTES:
+        return f"{size_bytes / GIB_BYTES:,.2f} GiB"
+    return f"{size_bytes / 2**20:,.1f} MiB" if abs(size_bytes) >= 2**20 else f"{size_bytes:,.0f} bytes"
 
 
 def seconds(duration_s: float) -> str:

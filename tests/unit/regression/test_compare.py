@@ -64,6 +64,13 @@ def test_a_peak_names_its_operator_module_and_what_is_alive():
     )
 
 
+def test_a_peak_that_arriving_weights_reach_has_no_module():
+    before = changed(record(), counters=explained("", "", 100))
+    after = changed(record(peak_gib=9.0), counters=explained("aten.convolution", "vae.decoder", 100))
+    causes = next(f for f in only([before], [after]) if f.metric == "peak_allocated_bytes").causes
+    assert causes == ("peak reached by module none -> vae.decoder", "peak reached by operator none -> aten.convolution")
+
+
 def test_a_peak_of_a_phase_is_explained_by_that_phase_alone():
     before = changed(record(), counters=explained("aten.addmm", "m", 1))
     after = changed(before, counters=explained("aten.clone", "m", 1))

@@ -94,5 +94,42 @@ def test_json_is_complete_and_strict():
 def test_text_shows_the_worst_first_and_no_passes():
     drawn = text_report(compare([record(), record("b:y")], [failed("resident", Outcome.CRASHED, reason="why")]))
     lines = drawn.splitlines()
-    assert lines[0].startswith("regression: 1 regressions, 1 inconclusive")
+    assert lines[0].startswith("regression: 1 regression, 1 inconclusive in 2 metrics of 2 plans.")
     assert lines[1].strip().startswith("regression") and lines[2].strip().startswith("inconclusive")
+
+
+def judged(metric, status=Status.PASS, sentence="said", causes=()):
+    verdict = Verdict.SAME if status is Status.PASS else Verdict.MORE
+    return Finding(where="plan", metric=metric, verdict=verdict, status=status, sentence=sentence, causes=causes)
+
+
+def test_whoever_asked_about_time_is_told_that_it_is_the_same():
+    drawn = text_report([judged("peak_bytes"), judged("processor_time", sentence="processor time SAME: 1.001")])
+    assert drawn.splitlines()[1:] == ["  pass         plan: processor time SAME: 1.001"]
+    assert "SAME: 1.001" in step_summary([judged("latency", sentence="latency SAME: 1.001")])
+
+
+def test_reasons_that_repeat_are_told_once():
+    rows = [judged(name, Status.REGRESSION, f"{name} more", ("aten.clone 0 -> 1",)) for name in ("a", "b", "c")]
+    for drawn in (text_report(rows), step_summary(rows)):
+        assert drawn.count("aten.clone") == 1 and drawn.count("for the same reasons") == 2
+    assert document(rows).count("aten.clone") == junit(rows).count("aten.clone") == 3
+
+
+def test_a_terminal_is_given_nothing_to_obey():
+    for line in (*text_report(broken())[:-1].split("\n"), *workflow_commands(broken())):
+        assert line.isprintable()
+    assert "injected" in text_report(broken()) and "injected" in workflow_commands(broken())[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (5_904, 6_520, "5,904 bytes -> 6,520 bytes, +616 bytes (+10.43%)"),
+        (390_070_272, 392_167_424, "372.0 MiB -> 374.0 MiB, +2.0 MiB (+0.54%)"),
+        (2 << 40, 1 << 40, "2,048.00 GiB -> 1,024.00 GiB, -1,024.00 GiB (-50.00%)"),
+    ],
+)
+def test_sizes_are_drawn_so_that_they_can_be_told_apart(old, new, said):
+    findings = compare([record(peak_used_bytes=old)], [record(peak_used_bytes=new)])
+    assert [f.sentence for f in findings if f.metric == "peak_used_bytes"] == [f"peak_used_bytes {said}"]
