@@ -96,10 +96,10 @@ def ladder(
 def best_evidence(records: Iterable[Record]) -> list[Record]:
     """The newest record of each plan, of the strongest kind that has a completed trial; verifications apart.
 
-    What a short call showed of a plan counts only where nothing fuller is known of it.
+    What a short call showed of a plan, or follows from other plans, counts only where nothing fuller is known of it.
     """
     own = [r for r in records if r.options.get("purpose") != VERIFICATION]
-    own.sort(key=lambda record: record.outcome is not Outcome.STOPPED)
+    own.sort(key=lambda record: (record.kind is not Kind.INFERRED, record.outcome is not Outcome.STOPPED))
     for kind in _KINDS:
         of_kind = [record for record in own if record.kind is kind or record.kind is Kind.INFERRED]
         if any(record.is_complete and record.kind is kind for record in of_kind):
@@ -132,6 +132,8 @@ def _at_least(had: int | None, cap: int | None) -> bool:
 def _why_not(record: Record, budget: Budget, allow_lossy: bool, trials: _Verifications) -> str | None:
     if not record.is_complete:
         return f"{record.outcome}: {record.reason or 'no reason recorded'}"
+    if record.kind is Kind.INFERRED:
+        return "never ran; what is said of it follows from other plans"
     if record.median_latency_s is None:
         return "has no timed call"
     if record.is_lossy and not allow_lossy:
@@ -264,7 +266,8 @@ def _distance(record: Record, budget: Budget) -> tuple[float, float]:
 def _place(record: Record) -> str:
     if record.kind is Kind.SIMULATED:
         return f"in simulation of {record.device.removeprefix('sim:').partition(',')[0]}"
-    return f"on {record.device}"
+    held_back = " with spare memory held back" if record.kind is Kind.EMULATED else ""
+    return f"on {record.device}{held_back}"
 
 
 def _sentence(answer: Recommendation) -> str:

@@ -42,9 +42,10 @@ def command(
         raise UsageError(f"--format: {format_name!r} is none of: {', '.join(FORMATS)}.")
     if format_name == "json" and len(groups) > 1:
         raise UsageError("--format json writes one table, and these records need several. Add --workload or --device.")
+    if techniques and mixed:
+        raise UsageError("--techniques compares plans of one question and kind of figure. Leave out --mixed.")
     for number, members in enumerate(groups):
         made = report.rows(members, budget=budget, is_mixed_allowed=mixed)
-        sys.stdout.write("\n" if number else "")
         text = draw_table(
             made,
             format_name=format_name,
@@ -52,6 +53,7 @@ def command(
             budget=budget,
             techniques=techniques,
             records=members,
+            is_continued=number > 0,
         )
         sys.stdout.write(text)
 

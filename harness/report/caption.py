@@ -52,5 +52,7 @@ def headline(
     if not rows:
         return "There are no records."
     known = [row.record for row in rows] if records is None else records
+    if all(record.kind in (Kind.PUBLISHED, Kind.INFERRED) for record in known):
+        return "No plan of these was run here, so none is recommended."
     answer = recommend(known, budget_of(budget))
     return " ".join([answer.sentence, *answer.advice])

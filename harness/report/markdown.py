@@ -9,6 +9,7 @@ from paretune.harness.report.caption import caption
 from paretune.harness.report.columns import DEFAULT
 from paretune.harness.report.grid import grid
 from paretune.harness.report.table import Row
+from paretune.harness.report.text import one_line
 
 __all__ = ["escape", "markdown", "table"]
 
@@ -32,7 +33,7 @@ def table(titles: Sequence[str], cells: Sequence[Sequence[str]], is_number: Sequ
 
 def escape(text: str) -> str:
     """Text that shows as it is: no markup, no HTML, no line break, no mention of a person."""
-    flat = " ".join(text.encode(errors="replace").decode().split())
+    flat = one_line(" ".join(text.encode(errors="replace").decode().split()))
     flat = flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
     return re.sub(r"([\\`*_{}\[\]|~#!])", r"\\\1", flat)
 
@@ -40,5 +41,5 @@ def escape(text: str) -> str:
 def _cell(name: str, value: str) -> str:
     if name != "plan":
         return escape(value)
-    flat = " ".join(value.split()).replace("|", "\\|")
+    flat = one_line(" ".join(value.split())).replace("|", "\\|")
     return escape(value) if "`" in flat else f"`{flat}`"

@@ -15,12 +15,13 @@ from paretune.harness.records import Kind, Outcome, Peaks, Record
 from paretune.harness.report.overruns import budget_of, overruns
 from paretune.harness.report.reasons import reason_of
 from paretune.harness.spec import Budget
+from paretune.harness.usage import UsageError
 from paretune.strategies.plan import RESIDENT
 
 __all__ = ["MixedRecords", "Row", "group", "kinds_of", "newest", "question_of", "rows", "without_verifications"]
 
 
-class MixedRecords(ValueError):
+class MixedRecords(UsageError):
     """Records that must not share a table: figures of different kinds, or answers to different questions."""
 
 
@@ -73,18 +74,23 @@ def rows(
     """Rows of one table, in drawing order.
 
     budget: what the answer may use, or only its device memory in bytes or as text; rows above it are not feasible.
-    reference: the record to be relative to; by default the resident plan's, whichever way it ended.
+    reference: the record to be relative to; by default the resident plan's of the same question and kind, whichever way
+    it ended.
     Raises ``MixedRecords`` when kinds or questions differ and ``is_mixed_allowed`` is false; each row names its kind.
     """
     listed = newest(without_verifications(records))
     if not is_mixed_allowed:
         _refuse_mixed(listed)
-    base = reference or _reference_among(listed)
     allowed = budget_of(budget)
-    feasible = [r for r in listed if r.is_complete and not overruns(r, allowed)]
-    front = {id(record) for record in pareto(feasible)}
-    made = [_row(record, base=base, budget=allowed, is_on_front=id(record) in front) for record in listed]
+    made = [row for some in group(listed) for row in _rows_of_one(some, reference or _reference_among(some), allowed)]
     return tuple(sorted(made, key=_drawing_order))
+
+
+def _rows_of_one(records: Sequence[Record], base: Record | None, budget: Budget) -> list[Row]:
+    """Rows of one question and kind: nothing is relative to figures of another kind, nor on a front with them."""
+    feasible = [r for r in records if r.is_complete and not overruns(r, budget)]
+    front = {id(record) for record in pareto(feasible)}
+    return [_row(record, base=base, budget=budget, is_on_front=id(record) in front) for record in records]
 
 
 def without_verifications(records: Iterable[Record]) -> list[Record]:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from paretune.harness.report.exports import csv_text, json_text, tabular
 from paretune.harness.report.markdown import escape, table
 from paretune.harness.report.techniques import Technique
+from paretune.harness.report.text import one_line
 from paretune.harness.report.units import gib, ratio
 
-__all__ = ["TITLES", "techniques_markdown", "techniques_text", "technique_cells"]
+__all__ = [
+    "TITLES",
+    "technique_cells",
+    "techniques_csv",
+    "techniques_json",
+    "techniques_latex",
+    "techniques_markdown",
+    "techniques_text",
+]
 
+_FIELDS = tuple(field.name for field in dataclasses.fields(Technique))
 TITLES = ("technique", "time", "memory", "saved GiB", "fidelity", "rescued", "compared")
 
 
@@ -33,9 +45,24 @@ def techniques_markdown(found: Sequence[Technique]) -> str:
     return table(TITLES, cells, [title != "technique" for title in TITLES])
 
 
+def techniques_latex(found: Sequence[Technique], title: str) -> str:
+    """A ``tabular`` as drawn, with ``title`` as its last line."""
+    return tabular(TITLES, map(technique_cells, found), [name != "technique" for name in TITLES], title=title)
+
+
+def techniques_csv(found: Sequence[Technique], about: Mapping[str, str], *, header: bool = True) -> str:
+    """Unrounded figures in base units, each line beginning with what it is ``about`` (workload, device, kind)."""
+    return csv_text([*about, *_FIELDS], [{**about, **dataclasses.asdict(one)} for one in found], header=header)
+
+
+def techniques_json(found: Sequence[Technique], title: str) -> str:
+    """A document with the caption and the same lines."""
+    return json_text(title, map(dataclasses.asdict, found))
+
+
 def techniques_text(found: Sequence[Technique]) -> str:
     """Fixed-width lines, the technique last."""
-    lines = [TITLES, *map(technique_cells, found)]
+    lines = [TITLES, *(tuple(map(one_line, technique_cells(technique))) for technique in found)]
     widths = [max(len(line[n]) for line in lines) for n in range(1, len(TITLES))]
     drawn = ["  ".join([*(c.rjust(w) for c, w in zip(line[1:], widths)), line[0]]) for line in lines]
     return "\n".join(drawn) + "\n"

@@ -10,7 +10,7 @@ GIB_BYTES = 2**30
 def gib(size_bytes: float) -> str:
     """Bytes in GiB (2^30), two digits; small sizes keep two significant ones."""
     value = size_bytes / GIB_BYTES
-    return f"{value:.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.2g}"
+    return f"{value:.2f}" if abs(value) >= 0.095 or value == 0 else f"{value:.2g}"
 
 
 def gib_text(size_bytes: float) -> str:

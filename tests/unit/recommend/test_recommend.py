@@ -187,3 +187,10 @@ def test_every_record_has_every_constraint(budget: Budget) -> None:
         assert tuple(found) == constraint_names(budget)
         assert all(math.isfinite(value) for value in found.values())
         assert not (is_feasible(each, budget) and not each.is_complete)
+
+
+def test_what_never_ran_is_neither_recommended_nor_in_the_way_of_what_ran() -> None:
+    ran, never = at("resident", 2.0, 8.0), at("resident", 1.0, 1.0, kind=Kind.INFERRED)
+    answer = recommend([ran, never, at("model_offload", 0.5, 1.0, kind=Kind.INFERRED)], Budget())
+    assert answer.chosen is ran
+    assert [entry.because for entry in answer.runners_up] == ["never ran; what is said of it follows from other plans"]

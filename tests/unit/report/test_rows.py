@@ -158,3 +158,26 @@ def test_a_verified_plan_is_one_row_and_the_headline_says_verified():
     assert [row.plan for row in made].count(GROUPED) == 1
     assert "verified" in report.headline(made, budget="7GiB", records=records)
     assert [row.plan for row in report.rows([again])] == [GROUPED]
+
+
+def test_in_a_mixed_table_nothing_is_relative_to_figures_of_another_kind():
+    def of(kind, factor):
+        return [
+            record(plan, latency_s=s * factor, peak_gib=g, kind=kind, key=f"{kind}{plan}")
+            for plan, s, g in (("resident", 2.0, 8.0), ("model_offload", 3.0, 4.0))
+        ]
+
+    made = report.rows([*of(Kind.MEASURED, 1.0), *of(Kind.SIMULATED, 1.5)], is_mixed_allowed=True)
+    assert [row.relative_latency for row in made if row.plan == "resident"] == [1.0, 1.0]
+    assert [row.relative_latency for row in made if row.plan == "model_offload"] == [1.5, 1.5]
+    assert all(row.is_on_front for row in made)
+
+
+def test_the_headline_says_how_the_figures_came_about():
+    def said(kind):
+        return report.headline(report.rows([record(kind=kind, device="cuda")]))
+
+    assert said(Kind.MEASURED).endswith("measured on cuda.")
+    assert said(Kind.EMULATED).endswith("measured on cuda with spare memory held back.")
+    assert "predicted in simulation of" in said(Kind.SIMULATED)
+    assert said(Kind.PUBLISHED) == said(Kind.INFERRED) == "No plan of these was run here, so none is recommended."
