@@ -43,10 +43,12 @@ def command(
 
 def _text(one: Series) -> str:
     values = [run.value for run in one.runs]
-    head = f"{one.where}: {one.metric} {_drawn(one.metric, values[-1])} in the last of {len(values)} runs"
+    which = "the only run" if len(values) == 1 else f"the last of {len(values)} runs"
+    head = f"{one.where}: {one.metric} {_drawn(one.metric, values[-1])} in {which}"
     if not one.changes:
         return f"{head}; no change point."
-    lines = [f"{head}; changed {len(one.changes)} times:"]
+    times = "once" if len(one.changes) == 1 else f"{len(one.changes)} times"
+    lines = [f"{head}; changed {times}:"]
     for change in one.changes:
         run, before = one.runs[change.index], one.runs[change.index - 1]
         moved = "" if run.versions == before.versions else f" ({before.versions} -> {run.versions})"

@@ -26,7 +26,8 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Runs of one plan on one machine in the order measured. skipped: records that hold no such figure."""
+    """Runs of one plan on one machine in the order measured. ``where`` names the plan and the kind of its figures;
+    skipped: records that hold no such figure."""
 
     where: str
     metric: str
@@ -57,7 +58,7 @@ def _series(members: Sequence[Record], metric: str, least_magnitude: float) -> S
     known = [(record, value) for record in ordered if (value := value_of(record, metric)) is not None]
     runs = tuple(Run(created=record.created, value=value, versions=_versions(record)) for record, value in known)
     return Series(
-        where=name_of(members[0]),
+        where=f"{name_of(members[0])} ({members[0].kind})",
         metric=metric,
         runs=runs,
         changes=tuple(change_points([run.value for run in runs], least_magnitude=least_magnitude)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,9 @@ from paretune.harness.usage import UsageError
 from paretune.strategies.plan import RESIDENT
 
 __all__ = ["MixedRecords", "Row", "group", "kinds_of", "newest", "question_of", "rows", "without_verifications"]
+
+
+_MEMORY = re.compile(r",memory=[^,]+")
 
 
 class MixedRecords(UsageError):
@@ -121,16 +125,31 @@ def kinds_of(records: Iterable[Record]) -> set[Kind]:
 
 
 def group(records: Iterable[Record]) -> list[list[Record]]:
-    """Records by question and kind, in order of appearance; inferred ones stay with the question they belong to."""
+    """Records by question and kind, in order of appearance; inferred ones stay with the question they belong to, and
+    what was run again under a smaller memory with the plans among which it was chosen."""
     listed = list(records)
     groups: dict[Any, list[Record]] = {}
-    for record in listed:
+    for record in sorted(listed, key=lambda record: record.options.get("purpose") == VERIFICATION):
         if record.kind is not Kind.INFERRED:
-            groups.setdefault((question_of(record), record.kind), []).append(record)
+            _with_its_choice(groups, record).append(record)
     for record in listed:
         if record.kind is Kind.INFERRED:
             _home(groups, record).append(record)
     return list(groups.values())
+
+
+def _with_its_choice(groups: dict[Any, list[Record]], record: Record) -> list[Record]:
+    question = question_of(record)
+    if record.options.get("purpose") == VERIFICATION:
+        for ((workload, device), kind), members in groups.items():
+            if (workload, kind) == (question[0], record.kind) and _card(device) == _card(question[1]):
+                return members
+    return groups.setdefault((question, record.kind), [])
+
+
+def _card(device: str) -> str:
+    """The device without the memory that it is simulated with."""
+    return _MEMORY.sub("", device)
 
 
 def _home(groups: dict[Any, list[Record]], record: Record) -> list[Record]:

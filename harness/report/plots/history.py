@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from paretune.harness.report.plots.style import COLOURS, blank, plain
+from paretune.harness.report.units import GIB_BYTES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,13 +44,20 @@ class Line(Protocol):
 def history_plot(lines: Sequence[Line], *, max_lines: int = 8) -> Figure:
     """Values against the number of the run, change points as vertical lines of the same colour."""
     figure, axes = blank(5.0)
+    in_gib = lines[0].metric.endswith("_bytes")
     for number, line in enumerate(lines[:max_lines]):
         colour = COLOURS[number % len(COLOURS)]
-        axes.plot([run.value for run in line.runs], marker=".", color=colour, label=plain(line.where[:90]))
+        values = [run.value / (GIB_BYTES if in_gib else 1) for run in line.runs]
+        axes.plot(values, marker=".", color=colour, label=plain(_short(line.where)))
         for change in line.changes:
             axes.axvline(change.index - 0.5, color=colour, linestyle="--", linewidth=0.8)
     axes.set_xlabel("run")
-    axes.set_ylabel(plain(lines[0].metric))
+    axes.set_ylabel(plain(lines[0].metric) + (" in GiB" if in_gib else ""))
     axes.legend(fontsize=6.5, frameon=False)
     figure.suptitle("History with change points", fontsize=9)
     return figure
+
+
+def _short(where: str) -> str:
+    """A long plan without its middle: the end says which kind of figures they are."""
+    return where if len(where) <= 90 else f"{where[:60]} ... {where[-25:]}"

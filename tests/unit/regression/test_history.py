@@ -77,8 +77,8 @@ def test_series_are_ordered_by_date_and_kept_apart_by_plan_and_machine():
     records = runs([1.0] * 10 + [2.0] * 10)[::-1] + runs([5.0] * 4, plan="a:b")
     records += runs([9.0], kind=Kind.MEASURED, environment={"processor": "other"})
     made = {(one.where.partition(": ")[2], len(one.runs)): one for one in series(records, "latency_s")}
-    assert set(made) == {("resident", 20), ("a:b", 4), ("resident", 1)}
-    (change,) = made[("resident", 20)].changes
+    assert set(made) == {("resident (simulated)", 20), ("a:b (simulated)", 4), ("resident (measured)", 1)}
+    (change,) = made[("resident (simulated)", 20)].changes
     assert change.index == 10 and change.change == 1.0
 
 

@@ -8,11 +8,12 @@ import xml.etree.ElementTree as ET
 import pytest
 from support.records import failed, record, study
 
-from paretune.harness.records import Outcome
+from paretune.harness.records import Kind, Outcome
 from paretune.harness.regression.compare import compare
 from paretune.harness.regression.document import document
 from paretune.harness.regression.findings import Finding, Status, Verdict, exit_status
 from paretune.harness.regression.junit import junit
+from paretune.harness.regression.side_by_side import side_by_side
 from paretune.harness.regression.summary import MAX_SUMMARY_BYTES, step_summary, text_report, workflow_commands
 
 HOSTILE = "a|b <b>&\x00\x1b[31m 100%\r\n::error::injected ]]> \ud800"
@@ -133,3 +134,14 @@ def test_a_terminal_is_given_nothing_to_obey():
 def test_sizes_are_drawn_so_that_they_can_be_told_apart(old, new, said):
     findings = compare([record(peak_used_bytes=old)], [record(peak_used_bytes=new)])
     assert [f.sentence for f in findings if f.metric == "peak_used_bytes"] == [f"peak_used_bytes {said}"]
+
+
+def test_side_by_side_says_the_kind_and_relates_no_two_kinds():
+    simulated, measured = record(), record(kind=Kind.MEASURED)
+    alike, unlike = side_by_side([simulated], [simulated]), side_by_side([simulated], [measured])
+    assert " simulated  toy-dit" in alike and alike.count("1.00x") == 2
+    assert " simulated -> measured  toy-dit" in unlike and "x " not in unlike.splitlines()[1]
+
+
+def test_side_by_side_without_a_common_plan_is_no_empty_table():
+    assert side_by_side([record()], [record("model_offload")]) == "2 plans are on one side only.\n"

@@ -8,6 +8,7 @@ import pytest
 from support.records import GIB, GROUPED, failed, record, study
 
 from paretune.harness import report
+from paretune.harness.recommend import VERIFICATION
 from paretune.harness.records import Kind, Outcome, Peaks, Phase
 from paretune.harness.spec import Budget
 
@@ -181,3 +182,11 @@ def test_the_headline_says_how_the_figures_came_about():
     assert said(Kind.EMULATED).endswith("measured on cuda with spare memory held back.")
     assert "predicted in simulation of" in said(Kind.SIMULATED)
     assert said(Kind.PUBLISHED) == said(Kind.INFERRED) == "No plan of these was run here, so none is recommended."
+
+
+def test_a_verification_on_the_same_card_with_less_memory_stands_with_its_plan():
+    checked = record(device="sim:rtx-4070,memory=12GiB", key="again", options={"purpose": VERIFICATION})
+    other_card = record(device="sim:rtx-4090,memory=12GiB", key="other", options={"purpose": VERIFICATION})
+    found = report.group([checked, record(device="sim:rtx-4070,memory=1TiB"), other_card])
+    assert [[one.key for one in members] for members in found] == [["key of resident", "again"], ["other"]]
+    assert len(report.rows(found[0])) == 1
