@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from paretune.harness.report.plots.style import COLOURS, blank, plain
+from paretune.harness.report.plots.style import COLOURS, blank, part_of, plain
 from paretune.harness.report.units import GIB_BYTES
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ class Line(Protocol):
 
 def history_plot(lines: Sequence[Line], *, max_lines: int = 8) -> Figure:
     """Values against the number of the run, change points as vertical lines of the same colour."""
+    from matplotlib.ticker import MaxNLocator
+
     figure, axes = blank(5.0)
     in_gib = lines[0].metric.endswith("_bytes")
     for number, line in enumerate(lines[:max_lines]):
@@ -53,8 +55,11 @@ def history_plot(lines: Sequence[Line], *, max_lines: int = 8) -> Figure:
             axes.axvline(change.index - 0.5, color=colour, linestyle="--", linewidth=0.8)
     axes.set_xlabel("run")
     axes.set_ylabel(plain(lines[0].metric) + (" in GiB" if in_gib else ""))
-    axes.legend(fontsize=6.5, frameon=False)
-    figure.suptitle("History with change points", fontsize=9)
+    axes.set_xlim(-0.5, max(len(line.runs) for line in lines) - 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    figure.legend(fontsize=6.5, frameon=False, loc="outside lower left")
+    part = part_of(min(len(lines), max_lines), len(lines), "series")
+    figure.suptitle(f"History with change points{part}", fontsize=9)
     return figure
 
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["pareto_plot"]
 
+_TOO_NEAR = 0.02
+"""Share of the axis within which two numbers cover one another; figures are about half as high as wide."""
+
 
 def pareto_plot(rows: Sequence[Row], *, budgets_bytes: Sequence[int] = ()) -> Figure:
     """Every complete plan as a point (lossy ones hollow), those on the front joined and numbered.
@@ -28,13 +31,15 @@ def pareto_plot(rows: Sequence[Row], *, budgets_bytes: Sequence[int] = ()) -> Fi
     figure, axes = blank(5.0 + 0.14 * len(front))
     _scatter(axes, points)
     _draw_front(axes, front)
+    for place, label in _labels(front, points):
+        axes.annotate(label, place, textcoords="offset points", xytext=(5, 4), fontsize=8)
     for budget_bytes in budgets_bytes:
         _draw_budget(axes, budget_bytes)
     axes.set_xlabel("device memory needed, GiB (2^30 bytes)")
     axes.set_ylabel("latency, s")
-    axes.set_ylim(bottom=0)
-    axes.set_xlim(left=0)
-    axes.legend(fontsize=7, frameon=False)
+    axes.set_ylim(0, 1.1 * max(_time(points)))
+    axes.set_xlim(0, 1.05 * max(_gib(points)))
+    axes.legend(fontsize=7, frameon=False, loc="lower right")
     titled(figure, rows, "Time against device memory")
     legend_of_plans(figure, numbered(front))
     return figure
@@ -57,9 +62,20 @@ def _draw_front(axes: Axes, front: Sequence[Row]) -> None:
     if not front:
         return
     axes.step(_gib(front), _time(front), where="post", color=COLOURS[5], linewidth=1.2, label="front")
+
+
+def _labels(front: Sequence[Row], points: Sequence[Row]) -> list[tuple[tuple[float, float], str]]:
+    """The numbers on the front and where they stand; numbers that would cover one another share a place."""
+    reach = (_TOO_NEAR * max(_gib(points)), 2 * _TOO_NEAR * max(_time(points)))
+    labels: list[tuple[tuple[float, float], str]] = []
     for number, row in numbered(front):
-        place = ((row.needed_bytes or 0) / GIB_BYTES, row.latency_s or 0.0)
-        axes.annotate(str(number), place, textcoords="offset points", xytext=(5, 4), fontsize=8)
+        place = (_gib([row])[0], _time([row])[0])
+        last = labels[-1] if labels else None
+        if last is not None and all(abs(a - b) < most for a, b, most in zip(place, last[0], reach)):
+            labels[-1] = (last[0], f"{last[1]}, {number}")
+        else:
+            labels.append((place, str(number)))
+    return labels
 
 
 def _draw_budget(axes: Axes, budget_bytes: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from paretune.harness.report.plots.style import COLOURS, blank, legend_of_plans, numbered, titled
+from paretune.harness.report.plots.style import COLOURS, blank, legend_of_plans, numbered, part_of, titled
 from paretune.harness.report.table import Row
 from paretune.harness.report.units import GIB_BYTES
 
@@ -23,7 +23,8 @@ def phases_plot(rows: Sequence[Row], *, budgets_bytes: Sequence[int] = (), max_p
 
     Raises ``ValueError`` when none has.
     """
-    drawn = numbered([row for row in rows if row.record.phases][:max_plans])
+    known = [row for row in rows if row.record.phases]
+    drawn = numbered(known[:max_plans])
     if not drawn:
         raise ValueError("no record has peaks per phase, so there is nothing to plot")
     names = list(dict.fromkeys(name for _, row in drawn for name in row.record.phases))
@@ -38,15 +39,15 @@ def phases_plot(rows: Sequence[Row], *, budgets_bytes: Sequence[int] = (), max_p
     axes.set_xticks([number for number, _ in drawn])
     axes.set_ylabel("peak allocated, GiB (2^30 bytes)")
     axes.legend(fontsize=7, frameon=False, ncols=len(names))
-    titled(figure, rows, "Peak device memory by phase")
+    titled(figure, rows, "Peak device memory by phase" + part_of(len(drawn), len(known), "plans"))
     legend_of_plans(figure, drawn)
     return figure
 
 
 def _draw_budget(axes: Axes, size_gib: float) -> None:
     axes.axhline(size_gib, color="#666666", linestyle="--", linewidth=0.8)
-    place, units = (0, size_gib), ("axes fraction", "data")
-    axes.annotate(f"budget {size_gib:g} GiB", place, xycoords=units, fontsize=7, ha="left", va="bottom")
+    place, units = (1, size_gib), ("axes fraction", "data")
+    axes.annotate(f"budget {size_gib:g} GiB", place, xycoords=units, fontsize=7, ha="right", va="bottom")
 
 
 def _peak_gib(row: Row, name: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from paretune.harness.report.plots.style import COLOURS, blank, legend_of_plans, numbered, titled
+from paretune.harness.report.plots.style import COLOURS, blank, legend_of_plans, numbered, part_of, titled
 from paretune.harness.report.stages import stages, stalled_s
 from paretune.harness.report.table import Row
 
@@ -20,7 +20,8 @@ def stages_plot(rows: Sequence[Row], *, max_plans: int = 12) -> Figure:
 
     Raises ``ValueError`` when no record has durations.
     """
-    drawn = numbered([row for row in rows if stages(row)][:max_plans])
+    known = [row for row in rows if stages(row)]
+    drawn = numbered(known[:max_plans])
     if not drawn:
         raise ValueError("no record has durations by phase, so there is nothing to plot")
     names = list(dict.fromkeys(name for _, row in drawn for name in stages(row)))
@@ -39,6 +40,6 @@ def stages_plot(rows: Sequence[Row], *, max_plans: int = 12) -> Figure:
     axes.invert_yaxis()
     axes.set_xlabel("seconds of one call")
     axes.legend(fontsize=7, frameon=False, ncols=len(names) + 1)
-    titled(figure, rows, "Time by stage")
+    titled(figure, rows, "Time by stage" + part_of(len(drawn), len(known), "plans"))
     legend_of_plans(figure, drawn)
     return figure

@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "PLOT_FORMATS", "blank", "headed", "legend_of_plans", "numbered", "plain", "save", "titled"]
+__all__ = [
+    "COLOURS",
+    "PLOT_FORMATS",
+    "blank",
+    "headed",
+    "legend_of_plans",
+    "numbered",
+    "part_of",
+    "plain",
+    "save",
+    "titled",
+]
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 """The palette of Okabe and Ito (2008), distinguishable with every common colour blindness."""
@@ -47,6 +58,11 @@ def headed(figure: Figure, title: str, said: str) -> None:
 def numbered(rows: Sequence[Row]) -> list[tuple[int, Row]]:
     """Rows with the number by which a figure calls them."""
     return list(enumerate(rows, start=1))
+
+
+def part_of(num_drawn: int, num_all: int, what: str) -> str:
+    """How many of all are drawn, for the title; empty where all are."""
+    return f", the first {num_drawn} of {num_all} {what}" if num_drawn < num_all else ""
 
 
 def legend_of_plans(figure: Figure, rows: Sequence[tuple[int, Row]]) -> None:
