@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import multiprocessing
 import os
@@ -64,6 +65,8 @@ def cost_of(workload: str, plan: str) -> Cost:
     for name in (*declared, architecture.pipeline):
         if name is not None:
             resolve_class(name)
+    gc.collect()  # as the server that trials are forked from: what was imported is not looked through again and again
+    gc.freeze()
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
         return pool.submit(_measure, workload, plan).result()
 

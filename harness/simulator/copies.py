@@ -69,12 +69,14 @@ def _charge_disk(machine: Machine, source: Storage, target: Storage, nbytes: int
 
 def read_file(machine: Machine, nbytes: int) -> None:
     """The host waits for the disk; what was read before is not remembered: weights of this size rarely stay cached."""
+    machine.spoil()
     machine.host_s += nbytes / machine.host.disk_read_bytes_per_s
     machine.traffic.disk_read_bytes += nbytes
 
 
 def write_file(machine: Machine, nbytes: int) -> None:
     """The host waits until the bytes are handed to the disk."""
+    machine.spoil()
     machine.host_s += nbytes / machine.host.disk_write_bytes_per_s
     machine.traffic.disk_write_bytes += nbytes
 

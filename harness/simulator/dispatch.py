@@ -86,7 +86,10 @@ def execute(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[str
 def _outputs(machine: Machine, inferred: Inferred, charge: Charge, tensors: list[Any]) -> Any:
     index = inferred.index
     for position in inferred.written:
-        tensors[position].sim_storage.values_lost = True
+        storage = tensors[position].sim_storage
+        storage.values_lost = True
+        if machine.recorder is not None:
+            machine.recorder.writes(storage)
     if inferred.layout is None:
         result = _one(machine, inferred.outputs[0], tensors, index)
     else:

@@ -50,6 +50,7 @@ def require_value(tensor: SimulatedTensor, operator: Any) -> torch.Tensor:
     """The tensor's real values; raises `NoValue` where there are none."""
     if tensor.sim_value is None or tensor.sim_storage.values_lost:
         raise missing_value(tensor.sim_storage.machine, operator, tensor)
+    tensor.sim_storage.machine.spoil()
     return tensor.sim_value
 
 

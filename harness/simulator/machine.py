@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,6 +17,9 @@ from paretune.harness.simulator.tensor import own
 from paretune.harness.simulator.timeline import LAUNCH_QUEUE
 from paretune.harness.simulator.traffic import Traffic
 from paretune.harness.simulator.workspaces import cublas_bytes
+
+if TYPE_CHECKING:
+    from paretune.harness.simulator.tape import Recorder
 
 __all__ = ["Machine", "SimulatedCard"]
 
@@ -83,12 +86,15 @@ class SimulatedCard:
     def workspace(self, size_bytes: int, component: str) -> None:
         """Take and return the temporary memory of one kernel."""
         label = (component, WORKSPACE)
+        if self.machine.recorder is not None:
+            self.machine.recorder.uses_workspace(self.index, size_bytes, component)
         self.free(self.allocate(size_bytes, label), label, None)
 
     def need_cublas(self) -> None:
         """The first product on a stream takes the cuBLAS workspace of that stream, for good."""
         stream = self.current.stream_id
         if stream not in self.handles:
+            self.machine.spoil()
             self.handles.add(stream)
             self.allocate(cublas_bytes(self.sheet.compute_capability), ("", WORKSPACE))
 
@@ -170,6 +176,7 @@ class Machine:
         self.plans: dict[Any, Any] = {}
         self.on_next: Callable[[], None] | None = None
         """Called once, before the next operator runs or phase begins."""
+        self.recorder: Recorder | None = None
         self.view_s = host.eager_operator_s / 3
         self._names: dict[int, tuple[str, str]] = {}
         self.host_memory = HostMemory(
@@ -199,9 +206,15 @@ class Machine:
 
     def wait(self, time_s: float) -> None:
         """The host waits until a point in simulated time."""
+        self.spoil()
         if time_s > self.host_s:
             self.traffic.host_wait_s += time_s - self.host_s
             self.host_s = time_s
+
+    def spoil(self) -> None:
+        """Something happens that no tape can repeat."""
+        if self.recorder is not None:
+            self.recorder.spoil()
 
     def label_modules(self, component: str, module: torch.nn.Module) -> None:
         """Name a component's modules, so that peaks and errors can say where they happened."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from paretune.harness.simulator.machine import Machine
     from paretune.harness.simulator.traffic import Traffic
 
-__all__ = ["LEFTOVER_BYTES", "Marks", "advance", "alike", "clocks_of"]
+__all__ = ["LEFTOVER_BYTES", "Marks", "advance", "alike", "clocks_of", "resumes"]
 
 TOLERANCE = 2e-3
 """Two calls are alike when their clocks advanced alike within this share."""
@@ -27,15 +27,15 @@ class Marks:
     clocks_after: list[float]
     peaks: list[int]
     raised: list[dict[str, int]]
+    reserved_before: list[int]
     reserved: list[int]
     entry_bytes: list[int]
     kept_bytes: list[int]
     num_operators: int
     operators: Counter[object]
-    num_allocations: int
+    num_allocations: list[int]
     traffic: Traffic
     outputs: Any
-    layout: Any
     output_bytes: int
     leftover_bytes: int
     was_tidied: bool = False
@@ -85,6 +85,31 @@ def alike(left: Marks, right: Marks) -> bool:
         return False
     if counts_left != counts_right or left.traffic.copied() != right.traffic.copied():
         return False
+    return _take_alike(left, right)
+
+
+def resumes(repeated: Marks, now: Marks) -> bool:
+    """Whether a call has come back to what was repeated before something else ran in between.
+
+    The allocator's cache may be another one since then, and with it which block a request gets; the call that is there now
+    tells its own peaks, as long as it took nothing more from the driver.
+    """
+    if not (repeated.is_repeatable and now.is_repeatable) or len(repeated.clocks_after) != len(now.clocks_after):
+        return False
+    if now.reserved_before != now.reserved or repeated.was_tidied != now.was_tidied:
+        return False
+    if repeated.leftover_bytes != now.leftover_bytes:
+        return False
+    did_the_same = (
+        repeated.num_operators,
+        repeated.num_allocations,
+        repeated.kept_bytes,
+        repeated.traffic.copied(),
+    ) == ((now.num_operators, now.num_allocations, now.kept_bytes, now.traffic.copied()))
+    return did_the_same and _take_alike(repeated, now)
+
+
+def _take_alike(left: Marks, right: Marks) -> bool:
     spans = [
         [after - before for before, after in zip(marks.clocks_before, marks.clocks_after, strict=True)]
         for marks in (left, right)

@@ -53,6 +53,7 @@ def _as_strided(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict
 def _set_source(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`x.set_(y)`: the tensor takes over another one's memory."""
     target, source = args[0], adopt(args[1])
+    machine.spoil()
     torch._C.TensorBase.data.__set__(target, source)  # type: ignore[attr-defined]
     target.sim_storage, target.sim_value = source.sim_storage, source.sim_value
     target.sim_signature = source.sim_signature
@@ -65,6 +66,7 @@ def _resize_(machine: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[st
     stride = torch.empty(size, device="meta").stride()
     needed = extent_bytes(size, stride, tensor.element_size())
     storage = tensor.sim_storage
+    machine.spoil()
     if needed > storage.nbytes:
         storage.resize(needed)
     storage.values_lost = True

@@ -51,11 +51,15 @@ class Storage:
         else:
             machine.host_memory.allocate(self.nbytes, self.label)
             self.block = self.nbytes
+        if machine.recorder is not None:
+            machine.recorder.takes(self)
 
     def _give_back(self) -> None:
         block, self.block = self.block, None
         if block is None:
             return
+        if self.machine.recorder is not None:
+            self.machine.recorder.gives(self)
         if self.index >= 0:
             self.machine.cards[self.index].free(block, self.label, self.uses)
         elif self.pinned:
@@ -78,6 +82,7 @@ class Storage:
         after = (component or self.label[0], kind)
         if after == self.label or self.block is None:
             return
+        self.machine.spoil()
         for ledger in self._ledgers():
             ledger.relabel(self.counted_bytes, self.label, after)
         self.label = after
@@ -92,6 +97,7 @@ class Storage:
         """Change the size in place, as `UntypedStorage.resize_` does; zero gives the memory back."""
         if nbytes == self.nbytes:
             return
+        self.machine.spoil()
         self._give_back()
         self.nbytes = nbytes
         if nbytes:

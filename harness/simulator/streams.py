@@ -30,12 +30,14 @@ class Stream:
 
     def wait_event(self, event: Event) -> None:
         """Later work on this stream starts after the event."""
+        self._machine.spoil()
         self._machine.host_s += self._machine.host.event_call_s
         if event.time_s > self.ready_s:
             self.ready_s = event.time_s
 
     def wait_stream(self, other: Stream) -> None:
         """Later work on this stream starts after all work submitted to the other so far."""
+        self._machine.spoil()
         self._machine.host_s += 2 * self._machine.host.event_call_s
         if other.ready_s > self.ready_s:
             self.ready_s = other.ready_s
@@ -70,6 +72,7 @@ class Stream:
         return hash((self._card.index, self.stream_id))
 
     def __enter__(self) -> Stream:
+        self._machine.spoil()
         self._outer.append(self._card.current)
         self._card.current = self
         return self
@@ -101,6 +104,7 @@ class Event:
         if stream is None:
             stream = active_machine().card(None).current
         machine = self._machine = stream._machine
+        machine.spoil()
         machine.host_s += machine.host.event_call_s
         self.time_s = max(stream.ready_s, machine.host_s)
 

@@ -54,6 +54,7 @@ class SimulatedTensor(torch.Tensor):
     @data.setter
     def data(self, value: torch.Tensor) -> None:
         source = _as_simulated(value)
+        source.sim_storage.machine.spoil()
         _set_data(self, source)
         self.sim_storage, self.sim_value = source.sim_storage, source.sim_value
         self.sim_signature = source.sim_signature
@@ -95,6 +96,7 @@ class SimulatedTensor(torch.Tensor):
         """Keep the memory from being reused until the stream has passed the point of release."""
         storage = self.sim_storage
         if storage.index >= 0:
+            storage.machine.spoil()
             storage.uses = (storage.uses or set()) | {stream.stream_id}
 
     def numpy(self, *, force: bool = False) -> Any:

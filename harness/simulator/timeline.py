@@ -20,6 +20,9 @@ def launch(card: SimulatedCard, kernel_s: float, host_s: float) -> None:
     The host itself waits while `LAUNCH_QUEUE` earlier kernels are not done.
     """
     machine, stream, queue = card.machine, card.current, card.launched
+    recorder = machine.recorder
+    if recorder is not None:
+        recorder.launches(card.index, kernel_s, host_s)
     host_now = machine.host_s + host_s
     if len(queue) == LAUNCH_QUEUE and queue[0] > host_now:
         host_now = queue[0]
@@ -39,6 +42,8 @@ def launch(card: SimulatedCard, kernel_s: float, host_s: float) -> None:
     queue.append(end)
     traffic.kernel_s += kernel_s
     traffic.num_kernels += 1
+    if recorder is not None:
+        recorder.submitted()
 
 
 def host_work(machine: Machine, seconds: float) -> None:
@@ -49,6 +54,7 @@ def host_work(machine: Machine, seconds: float) -> None:
 def copy_over_link(card: SimulatedCard, size_bytes: int, *, to_device: bool, pinned: bool, non_blocking: bool) -> None:
     """Copy between the host and a card: pinned copies run on their direction's engine, pageable ones hold the host."""
     machine, sheet, host = card.machine, card.sheet, card.machine.host
+    machine.spoil()
     traffic = machine.traffic
     if to_device:
         traffic.h2d_bytes += size_bytes
@@ -68,6 +74,7 @@ def copy_over_link(card: SimulatedCard, size_bytes: int, *, to_device: bool, pin
 def copy_between_cards(source: SimulatedCard, target: SimulatedCard, size_bytes: int) -> None:
     """Copy from card to card over their link; both current streams take part."""
     machine = source.machine
+    machine.spoil()
     machine.traffic.peer_bytes += size_bytes
     machine.traffic.num_copies += 1
     machine.host_s += machine.host.copy_call_s

@@ -76,6 +76,9 @@ def mark(modules: list[nn.Module], undo: Undo) -> None:
     def leave(module: nn.Module, args: Any, output: Any) -> None:
         _inside.depth = max(getattr(_inside, "depth", 0) - 1, 0)
 
+    hooks: tuple[Any, ...] = (enter, leave)
+    for hook in hooks:
+        hook.is_neutral = lambda module: True
     for module in modules:
         widen_whole(module, undo)
         undo(module.register_forward_pre_hook(enter).remove)

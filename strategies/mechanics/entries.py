@@ -71,6 +71,9 @@ def _hook(residency: Residency, module: nn.Module, undo: Undo) -> None:
     def after(called: nn.Module, args: Any, output: Any) -> None:
         residency.end(called)
 
+    hooks: tuple[Any, ...] = (before, after)
+    for hook in hooks:
+        hook.is_neutral = residency.holds
     undo(module.register_forward_pre_hook(before, prepend=True).remove)
     undo(module.register_forward_hook(after, always_call=True).remove)
 

@@ -6,7 +6,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -17,7 +16,7 @@ from paretune.strategies.mechanics.host_store import HostStore
 from paretune.strategies.mechanics.link import Link
 from paretune.strategies.mechanics.order import Order
 from paretune.strategies.mechanics.staging import Staging
-from paretune.strategies.mechanics.units import Keep, Unit
+from paretune.strategies.mechanics.units import Frame, Keep, Unit
 
 if TYPE_CHECKING:
     from paretune.strategies.mechanics.turns import Turns
@@ -33,14 +32,6 @@ _AT_WORK: weakref.WeakKeyDictionary[nn.Module, Residency] = weakref.WeakKeyDicti
 def residency_of(component: nn.Module) -> Residency | None:
     """The residency at work on a component, if a plan placed its weights."""
     return _AT_WORK.get(component)
-
-
-@dataclass(kw_only=True, eq=False)
-class _Frame:
-    """One call in progress: the module, and the units that it holds."""
-
-    module: nn.Module
-    held: list[Unit] = field(default_factory=list)
 
 
 class Residency:
@@ -73,13 +64,14 @@ class Residency:
         self.framed: set[nn.Module] = set()
         self.on_read: Callable[[nn.Module], None] = lambda owner: None
         self._order = Order(())
-        self._frames: list[_Frame] = []
+        self._frames: list[Frame] = []
         self._depth = 0
         self._thread: int | None = None
         self._coming: list[Unit] = []
         self._idle: list[Unit] = []
         self.keeps_passing = False
         self._is_stale = False
+        self._is_checked = False
         self._is_closed = False
 
     @property
@@ -124,10 +116,11 @@ class Residency:
 
     def begin(self, module: nn.Module) -> None:
         """A hooked module is about to run: bring what it needs and hold it."""
-        if self._depth and self._thread == threading.get_ident() and self._holds_already(module):
+        if self.holds(module):
             return
         self._enter()
-        frame = _Frame(module=module)
+        self._check_units()
+        frame = Frame(module=module)
         self._frames.append(frame)
         for unit in self.held.by_trigger.get(module, ()):
             self._acquire(unit, frame)
@@ -135,8 +128,10 @@ class Residency:
         if own is not None and own not in frame.held:
             self._acquire(own, frame)
 
-    def _holds_already(self, module: nn.Module) -> bool:
-        if module in self.held.by_trigger or module in self.framed or module is self.component:
+    def holds(self, module: nn.Module) -> bool:
+        """Whether a call of this module now would find what it needs in place, and change nothing here."""
+        is_inside = self._depth and self._thread == threading.get_ident()
+        if not is_inside or module in self.held.by_trigger or module in self.framed or module is self.component:
             return False
         unit = self.held.needs.get(module)
         return unit is None or unit.num_uses > 0
@@ -161,6 +156,8 @@ class Residency:
         else:
             if self.turns is not None:
                 self.turns.begin(self)
+            self._check_units()
+            unit = self.held.needs[owner]
             self._bring(unit)
             unit.is_edited = True
 
@@ -213,10 +210,9 @@ class Residency:
         self._depth += 1
         if self._depth == 1:
             self._thread = threading.get_ident()
+            self._is_checked = False
             if self.turns is not None:
                 self.turns.begin(self)
-            if self._is_stale or self.held.are_replaced:
-                self._reform_units()
 
     def _exit(self) -> None:
         self._depth -= 1
@@ -231,7 +227,7 @@ class Residency:
                 self._release(unit)
             self._exit()
 
-    def _acquire(self, unit: Unit, frame: _Frame) -> None:
+    def _acquire(self, unit: Unit, frame: Frame) -> None:
         self._bring(unit)
         unit.num_uses += 1
         frame.held.append(unit)
@@ -292,7 +288,11 @@ class Residency:
                 unit.send_away(self.link)
         self.link.drain()
 
-    def _reform_units(self) -> None:
-        self._is_stale = False
-        self._send_all_home()
-        self._form_units()
+    def _check_units(self) -> None:
+        """Before the first use in a call from outside: form the units anew if tensors were replaced since the last one."""
+        if not self._is_checked:
+            self._is_checked = True
+            if self._is_stale or self.held.are_replaced:
+                self._is_stale = False
+                self._send_all_home()
+                self._form_units()

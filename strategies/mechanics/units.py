@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
@@ -15,7 +15,7 @@ from paretune.strategies.mechanics.link import Link
 from paretune.strategies.mechanics.opaque import OpaqueBundle
 from paretune.strategies.mechanics.staging import Staging
 
-__all__ = ["Group", "Keep", "Unit", "units_of"]
+__all__ = ["Frame", "Group", "Keep", "Unit", "units_of"]
 
 
 Users = tuple[int, ...]
@@ -144,3 +144,11 @@ def _opaque_bundles(needed_by: Mapping[torch.Tensor, list[int]]) -> list[tuple[U
 
 def _tensors(group: Group) -> list[torch.Tensor]:
     return list(dict.fromkeys(tensor for owner in group.owners for tensor in own_tensors(owner)))
+
+
+@dataclass(kw_only=True, eq=False)
+class Frame:
+    """One call in progress: the module, and the units that it holds."""
+
+    module: nn.Module
+    held: list[Unit] = field(default_factory=list)
