@@ -221,6 +221,10 @@ class Record(Peaks):
         return cls(**values)
 
 
+_UNSAID = ("float:inf", "float:-inf", "float:nan")
+"""How floats are written that JSON cannot say; any other text that begins so is a text."""
+
+
 def _canonical(value: Any) -> str:
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -232,14 +236,24 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else f"float:{value}"
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        made: dict[str, Any] = {}
+        for key, item in value.items():
+            made[repr(key) if str(key) in made else str(key)] = _plain(item)
+        return made
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(item) for item in (sorted(value, key=str) if isinstance(value, set | frozenset) else value)]
-    return _plain(value.item()) if hasattr(value, "item") and getattr(value, "size", 1) == 1 else str(value)
+    return _plain(value.item()) if hasattr(value, "item") and _num_elements(value) == 1 else str(value)
+
+
+def _num_elements(value: Any) -> int:
+    """Of a numpy scalar or array, or of a torch tensor; a tensor without data has none that could be told."""
+    if not hasattr(value, "numel"):
+        return int(getattr(value, "size", 1))
+    return 0 if value.device.type in ("meta", "sim") else int(value.numel())
 
 
 def _revived(value: Any) -> Any:
-    if isinstance(value, str) and value.startswith("float:"):
+    if isinstance(value, str) and value in _UNSAID:
         return float(value.removeprefix("float:"))
     if isinstance(value, dict):
         return {key: _revived(item) for key, item in value.items()}

@@ -24,6 +24,18 @@ def test_numbers_json_cannot_say_and_foreign_scalars_survive():
     assert read.fidelity["s"] == 2.5
 
 
+@pytest.mark.parametrize("text", ["float:", "float:abc", "float:1.5", "float:Infinity"])
+def test_a_text_that_begins_like_such_a_number_stays_a_text(text):
+    assert Record.from_json(dataclasses.replace(BASE, facts={"said": text}).to_json()).facts["said"] == text
+
+
+def test_keys_that_are_one_text_do_not_hide_one_another():
+    one, other = ({"name": "toy", "map": {1: first, "1": "cpu"}} for first in ("disk", "cuda"))
+    assert Trial(workload=one, device="cpu").key({}) != Trial(workload=other, device="cpu").key({})
+    rows = Record.from_json(dataclasses.replace(BASE, facts={1: "a", "1": "b", True: "c"}).to_json()).facts
+    assert sorted(rows.values()) == ["b", "c"], "1 and True were one key before anything was written"
+
+
 @pytest.mark.parametrize("text", ["{}", "[]", '{"schema": 2}', '{"schema": 1, "surprise": 0}'])
 def test_what_is_no_record_of_this_schema_is_refused(text):
     with pytest.raises((ValueError, TypeError)):

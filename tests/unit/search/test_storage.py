@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import math
+import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -11,7 +15,8 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from support.toy_space import Machine, question
+import torch
+from support.toy_space import Machine, question, toy_registry
 
 from paretune.harness.records import Record, Trial
 from paretune.harness.search.history import seen_in
@@ -101,20 +106,26 @@ def test_a_server_that_comes_back_costs_no_call() -> None:
         patiently({}.__getitem__, "missing", sleep=pauses.append)
 
 
-def test_numbers_of_any_make_and_long_texts_are_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["journal", "sqlite", "memory"])
+def test_numbers_of_any_make_and_long_texts_are_kept(kind: str, tmp_path: Path) -> None:
     asked = question()
-    ledger: Ledger = open_ledger(asked, open_storage(str(tmp_path / "a.journal")))
+    urls = {"journal": str(tmp_path / "a.journal"), "sqlite": f"sqlite:///{tmp_path}/a.db", "memory": None}
+    storage = open_storage(urls[kind])
+    ledger: Ledger = open_ledger(asked, storage)
     ledger.enqueue("resident")
     trial, plan = ledger.ask()
     assert plan == "resident"
     import dataclasses
 
-    facts = {"half": np.float32(0.5), "count": np.int64(3), "nan": float("nan"), "none": None, "text": "ä" * 200_000}
-    record = dataclasses.replace(Machine()(asked.trial("resident")), facts=facts)
+    facts = {"half": np.float32(0.5), "count": np.int64(3), "nan": float("nan"), "none": None, "text": "ä\n\0" * 10**6}
+    facts |= {"least": -math.inf, "tensor": torch.tensor(2.5), "bytes": b"\xff\x00", "flag": np.bool_(True)}
+    record = dataclasses.replace(Machine()(asked.trial("resident")), facts=facts, reason="𝄞" * 70_000)
     ledger.tell(trial, plan, record, is_new=True)
-    again = open_ledger(asked, open_storage(str(tmp_path / "a.journal"))).records()
-    assert again[0].facts["text"] == "ä" * 200_000
-    assert again[0].facts["half"] == 0.5 and again[0].facts["none"] is None
+    (again,) = open_ledger(asked, open_storage(urls[kind]) if urls[kind] else storage).records()
+    kept = again.facts
+    assert kept["text"] == "ä\n\0" * 10**6 and again.reason == "𝄞" * 70_000
+    assert (kept["half"], kept["count"], kept["none"], kept["least"], kept["tensor"]) == (0.5, 3, None, -math.inf, 2.5)
+    assert math.isnan(kept["nan"]) and kept["flag"] is True and kept["bytes"] == str(b"\xff\x00")
 
 
 def test_a_result_that_comes_too_late_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
@@ -195,3 +206,41 @@ def test_a_proxy_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("paretune.harness.storage._PROXY_S", 0.2)
     with pytest.raises(ValueError, match="no proxy answered"):
         open_storage("grpc://127.0.0.1:1")
+
+
+def test_two_writers_of_one_journal_lose_nothing(tmp_path: Path) -> None:
+    url, machine = str(tmp_path / "study.journal"), Machine()
+
+    def work(number: int) -> None:
+        asked = question(search={"sampler": "random", "seed": number}, effort={"max_trials": 20})
+        ledger = open_ledger(asked, open_storage(url))
+        Study(question=asked, store=Store(tmp_path / str(number)), ledger=ledger, run_trial=machine).run()
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, (1, 2)))
+    assert repair_journal(Path(url)) is None
+    told = [trial.user_attrs["told"]["plan"] for trial in trials_in(Path(url)) if "told" in trial.user_attrs]
+    assert set(told) == set(machine.counts) and len(told) >= 20
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_a_journal_that_cannot_be_written_stops_the_study_and_keeps_what_was_measured(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, machine, url = question(effort={"max_trials": 6}), Machine(), str(tmp_path / "study.journal")
+    ledger, store = open_ledger(asked, open_storage(url)), Store(tmp_path)
+
+    def fails_later(trial: Trial) -> Record:
+        if len(machine.counts) == 2:
+            backend = "optuna.storages.journal.JournalFileBackend.append_logs"
+            monkeypatch.setattr(backend, lambda *_: (_ for _ in ()).throw(OSError(number, os.strerror(number))))
+        return machine(trial)
+
+    with pytest.raises(OSError, match=re.escape(os.strerror(number))):
+        Study(question=asked, store=store, ledger=ledger, run_trial=fails_later).run()
+    measured = set(machine.counts)
+    assert {record.plan for record in store.records()} == measured
+    monkeypatch.undo()
+    with toy_registry():
+        Study(question=asked, store=store, ledger=open_ledger(asked, open_storage(url)), run_trial=machine).run()
+    assert max(machine.counts.values()) == 1 and len(machine.counts) == 6
