@@ -32,8 +32,8 @@ def test_a_text_that_begins_like_such_a_number_stays_a_text(text):
 def test_keys_that_are_one_text_do_not_hide_one_another():
     one, other = ({"name": "toy", "map": {1: first, "1": "cpu"}} for first in ("disk", "cuda"))
     assert Trial(workload=one, device="cpu").key({}) != Trial(workload=other, device="cpu").key({})
-    rows = Record.from_json(dataclasses.replace(BASE, facts={1: "a", "1": "b", True: "c"}).to_json()).facts
-    assert sorted(rows.values()) == ["b", "c"], "1 and True were one key before anything was written"
+    kept = Record.from_json(dataclasses.replace(BASE, facts={1: "a", "1": "b"}).to_json()).facts
+    assert sorted(kept.values()) == ["a", "b"]
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", '{"schema": 2}', '{"schema": 1, "surprise": 0}'])
