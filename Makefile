@@ -38,8 +38,9 @@ check: $(STAMP)
 
 # Reference results; SECONDS_FOR_RESULTS bounds all ladders together, FRESH=--fresh forgets what an older simulator said.
 SECONDS_FOR_RESULTS ?= 3600
+CARD ?= rtx-4090
 results: $(STAMP)
-	$(BIN)/python results/make.py simulated --seconds $(SECONDS_FOR_RESULTS) $(FRESH)
+	$(BIN)/python results/make.py simulated --card $(CARD) --seconds $(SECONDS_FOR_RESULTS) $(FRESH)
 
 # Really measured: wants an otherwise idle machine.
 results-cpu: $(STAMP)

@@ -15,7 +15,7 @@ from paretune.harness.store import Store
 from paretune.harness.workloads.catalog import workload_names
 
 RESULTS = Path(__file__).parents[3] / "results"
-FILES = sorted([*(RESULTS / "simulated").glob("*.jsonl"), *(RESULTS / "cpu").glob("*.jsonl")])
+FILES = sorted([*(RESULTS / "simulated").glob("*/*.jsonl"), *(RESULTS / "cpu").glob("*.jsonl")])
 KINDS = {"simulated": Kind.SIMULATED, "cpu": Kind.MEASURED}
 
 
@@ -26,18 +26,20 @@ def made():
     return module
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(RESULTS)))
 def test_a_file_holds_one_question_of_its_kind(path):
     store = Store(path)
     records = store.records()
     assert records and not store.problems
-    assert {r.kind for r in records} == {KINDS[path.parent.name]}
+    kind, *card = path.relative_to(RESULTS).parts[:-1]
+    assert {r.kind for r in records} == {KINDS[kind]}
+    assert not card or {r.device.partition(",")[0] for r in records} == {f"sim:{card[0]}"}
     assert {r.workload["name"] for r in records} == {path.stem}
     assert len({r.plan for r in records}) == len(records)
     assert all(r.environment["versions"]["torch"] for r in records)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(RESULTS)))
 def test_no_folder_or_host_of_the_machine_that_made_it_is_told(path):
     text = path.read_text()
     assert not re.search(r"/(root|home|tmp|work|Users|mnt)/", text)
