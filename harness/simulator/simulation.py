@@ -17,6 +17,7 @@ from paretune.harness.simulator.machine import Machine
 from paretune.harness.simulator.modules import ModuleTracker
 from paretune.harness.simulator.registration import activate, register
 from paretune.harness.simulator.replay import Replay
+from paretune.harness.simulator.sharing import RefusedCapsules
 from paretune.harness.simulator.sheets import GpuSheet, HostSheet, load_gpu, load_host
 
 __all__ = ["Simulation"]
@@ -71,6 +72,7 @@ class Simulation:
             CompiledCode(),
             SimulatedDisk(self.machine),
             SimulatedCaches(self.machine),
+            RefusedCapsules(),
             self.replay,
             _Dispatch(),  # type: ignore[no-untyped-call]
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,6 +11,12 @@ from paretune.harness.validation.explained import explanation
 from paretune.harness.validation.rows import PublishedRow
 
 __all__ = ["RowResult", "compare", "failed"]
+
+_SHARE_OF_CARD = re.compile(r"([\d.]+) ?% x")
+"""A per cent of the card's memory. Rows below the size of a context show that none is in it."""
+_DIGITS_OF_SEGMENTS = 5
+"""Reserved bytes are whole segments of 2 MiB. The figures with more digits than this (encoding with SD1.5's autoencoder) are no
+multiples of that for any size of card near the stated one, so they are allocated bytes; the others cannot tell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +116,9 @@ def _kind_of_peak(row: PublishedRow) -> str:
     if row.metric == "peak_allocated_gb":
         return "allocated"
     note = row.unit_note.lower()
-    if "% x" in note:  # of the card's memory; rows below the size of a context show that none is in it
-        return "reserved"
+    share = _SHARE_OF_CARD.search(note)
+    if share is not None:
+        return "allocated" if len(share[1]) > _DIGITS_OF_SEGMENTS else "reserved"
     return "used" if any(word in note for word in ("nvml", "nvidia-smi", "card total")) else "allocated"
 
 

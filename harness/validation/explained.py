@@ -10,7 +10,10 @@ _CACHES = (
     "today's diffusers keeps the old and the new set of convolution caches while a chunk passes; the published run one"
 )
 
-
+_TRIED = (
+    "11 activations of the first block where the code holds three: the rest is a workspace of four times a convolution's input "
+    "and output on every card, as trial runs of cuDNN's algorithms (cudnn.benchmark) would take"
+)
 _SAMPLED = "memory was sampled every 50 ms, and two runs differ by a quarter: the decode's short peak was missed"
 
 
@@ -23,5 +26,7 @@ def explanation(row: PublishedRow) -> str:
         return ""
     if row.model.startswith("CogVideoX"):
         return _CACHES
+    if row.pipeline == "AutoencoderKL.encode" and "% x" in row.unit_note:
+        return _TRIED
     is_sampled = "sampled" in row.unit_note and "brief peaks can be missed" in row.notes
     return _SAMPLED if is_sampled and row.config.get("offload") == "sequential" else ""

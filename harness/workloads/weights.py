@@ -23,6 +23,9 @@ _SMALL = 0.02
 # Models with more parameters than this are never computed for real on a simulated machine.
 _LARGE = 1 << 26
 
+# Tensors of a simulated host have no values beyond this size at most; filling them would be work for nothing.
+_WITH_VALUES = 1 << 16
+
 # The last convolution decides how far pixels leave their range; clipped pixels would hide differences between outputs.
 _LAST_GAIN = 0.3
 
@@ -105,7 +108,8 @@ class _Shapes:
         import torch
         from torch import nn
 
-        return nn.Parameter(torch.zeros(like.shape, dtype=dtype), requires_grad=False)
+        make = torch.zeros if like.numel() <= _WITH_VALUES else torch.empty
+        return nn.Parameter(make(like.shape, dtype=dtype), requires_grad=False)
 
 
 def _has_no_values(num_elements: int) -> bool:

@@ -43,6 +43,8 @@ REFUSED: dict[str, tuple[str, Callable[[torch.Tensor], Any]]] = {
     "tolist": ("tolist", lambda x: x[0].tolist()),
     "numpy": ("numpy", lambda x: np.asarray(x.cpu())),
     "dlpack": ("__dlpack__", lambda x: np.from_dlpack(x.cpu())),
+    "dlpack capsule": ("to_dlpack", lambda x: torch.utils.dlpack.to_dlpack(x)),
+    "dlpack capsule of the host": ("to_dlpack", lambda x: torch.utils.dlpack.to_dlpack(x.cpu())),
     "pickle": ("pickle", pickle.dumps),
     "bytes": ("untyped_storage", lambda x: bytes(x.untyped_storage())),
     "nonzero": ("nonzero", lambda x: x.nonzero()),

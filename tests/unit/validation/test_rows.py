@@ -158,6 +158,8 @@ def test_offload_words_are_understood(name: str) -> None:
         ({"metric": "peak_reserved_gb"}, "reserved", 33.8 * GIB, 20.0),
         ({"metric": "peak_gb_unspecified", "unit_note": "GB=2^30 (NVML)"}, "used", 33.8 * GIB, 30.0),
         ({"metric": "peak_gb_unspecified", "unit_note": "5 % x 24211 MiB (card total)"}, "reserved", 33.8 * GIB, 20.0),
+        ({"metric": "peak_gb_unspecified", "unit_note": "45.30% x 10003 MiB"}, "reserved", 33.8 * GIB, 20.0),
+        ({"metric": "peak_gb_unspecified", "unit_note": "3.51901% x 24211 MiB"}, "allocated", 33.8 * GIB, 10.0),
         ({"metric": "latency_s", "value": "8"}, "time", 8.0, 4.0),
         ({"metric": "latency_s", "value": "2", "unit_note": "s per iteration"}, "time", 2.0, 0.5),
         ({"metric": "latency_s", "value": "2", "unit_note": "s (denoising loop only)"}, "time", 2.0, 2.0),
