@@ -67,7 +67,9 @@ class Strategy(ABC):
         super().__init_subclass__(**kwargs)
         if "name" not in cls.__dict__:
             cls.name = cls.__module__.rpartition(".")[2]
-        cls.__eq__, cls.__hash__ = Strategy.__eq__, Strategy.__hash__  # type: ignore[method-assign]  # before dataclass's
+        for name in ("__eq__", "__hash__"):  # dataclass would make its own, to which True and 1 are the same parameter
+            if name not in cls.__dict__:
+                setattr(cls, name, Strategy.__dict__[name])
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
