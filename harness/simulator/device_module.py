@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from paretune.harness.simulator.registration import active_machine, active_machine_or_none
 from paretune.harness.simulator.streams import Event, Stream
+
+if TYPE_CHECKING:
+    from paretune.harness.simulator.machine import SimulatedCard
 
 __all__ = [
     "Event", "OutOfMemoryError", "Stream", "StreamContext", "current_device", "current_stream", "default_stream", "device",
@@ -119,7 +122,9 @@ def default_stream(device: Where = None) -> Stream:
 def set_stream(stream: Stream | None) -> None:
     """Make a stream the current one of its card."""
     if stream is not None:
-        active_machine().card(stream.device).current = stream
+        card = active_machine().card(stream.device)
+        card.machine.spoil()
+        card.current = stream
 
 
 def synchronize(device: Where = None) -> None:
@@ -156,48 +161,55 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
     return [torch.float16, torch.bfloat16, torch.float32]
 
 
+def _asked(device: Where = None) -> SimulatedCard:
+    """A card whose bytes are read or reset: what follows may depend on them, so no tape repeats it."""
+    card = active_machine().card(device)
+    card.machine.spoil()
+    return card
+
+
 def mem_get_info(device: Where = None) -> tuple[int, int]:
     """Free and total bytes as the driver would say: reserved memory and the context are used."""
-    card = active_machine().card(device)
+    card = _asked(device)
     return card.memory_bytes - card.used_bytes(), card.memory_bytes
 
 
 def memory_allocated(device: Where = None) -> int:
     """Live bytes."""
-    return active_machine().card(device).ledger.now_bytes
+    return _asked(device).ledger.now_bytes
 
 
 def max_memory_allocated(device: Where = None) -> int:
     """Highest live bytes since the last reset."""
-    return active_machine().card(device).ledger.peak_bytes
+    return _asked(device).ledger.peak_bytes
 
 
 def memory_reserved(device: Where = None) -> int:
     """Bytes of all segments."""
-    return active_machine().card(device).allocator.reserved_bytes
+    return _asked(device).allocator.reserved_bytes
 
 
 def max_memory_reserved(device: Where = None) -> int:
     """Highest bytes of all segments since the last reset."""
-    return active_machine().card(device).allocator.peak_reserved_bytes
+    return _asked(device).allocator.peak_reserved_bytes
 
 
 def reset_peak_memory_stats(device: Where = None) -> None:
     """Start the peaks again from the present."""
-    card = active_machine().card(device)
+    card = _asked(device)
     card.ledger.reset_peak()
     card.allocator.peak_reserved_bytes = card.allocator.reserved_bytes
 
 
 def reset_accumulated_memory_stats(device: Where = None) -> None:
     """Start the counts again."""
-    card = active_machine().card(device)
+    card = _asked(device)
     card.num_allocations = card.allocator.num_retries = 0
 
 
 def memory_stats(device: Where = None) -> dict[str, Any]:
     """The keys of torch.cuda.memory_stats that the simulation knows."""
-    card = active_machine().card(device)
+    card = _asked(device)
     return {
         "allocated_bytes.all.current": card.ledger.now_bytes,
         "allocated_bytes.all.peak": card.ledger.peak_bytes,
@@ -210,7 +222,7 @@ def memory_stats(device: Where = None) -> dict[str, Any]:
 
 def host_memory_stats() -> dict[str, Any]:
     """Pinned host memory: rounded live bytes, their peak, and what stays locked."""
-    memory = active_machine().host_memory
+    memory = _asked().machine.host_memory
     return {
         "allocated_bytes.current": memory.pinned.now_bytes,
         "allocated_bytes.peak": memory.pinned.peak_bytes,

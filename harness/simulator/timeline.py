@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 __all__ = ["LAUNCH_QUEUE", "copy_between_cards", "copy_over_link", "host_work", "launch"]
 
 
+H2D, D2H, PEER = "copy from host to device", "copy from device to host", "copy from device to device"
+"""Copies stand among the operators of a trial under these names, whichever operator asked for them."""
 LAUNCH_QUEUE = 1024
 """Kernels that may wait for a card before a launch holds the host: the depth of CUDA's launch queue."""
 
@@ -58,9 +60,11 @@ def copy_over_link(card: SimulatedCard, size_bytes: int, *, to_device: bool, pin
     traffic = machine.traffic
     if to_device:
         traffic.h2d_bytes += size_bytes
+        machine.operators[H2D] += 1
         engine, rate, pageable_rate = "h2d_free_s", sheet.pinned_h2d_bytes_per_s, host.pageable_h2d_bytes_per_s
     else:
         traffic.d2h_bytes += size_bytes
+        machine.operators[D2H] += 1
         engine, rate, pageable_rate = "d2h_free_s", sheet.pinned_d2h_bytes_per_s, host.pageable_d2h_bytes_per_s
     if not pinned:
         traffic.pageable_bytes += size_bytes
@@ -76,6 +80,7 @@ def copy_between_cards(source: SimulatedCard, target: SimulatedCard, size_bytes:
     machine = source.machine
     machine.spoil()
     machine.traffic.peer_bytes += size_bytes
+    machine.operators[PEER] += 1
     machine.traffic.num_copies += 1
     machine.host_s += machine.host.copy_call_s
     start = max(source.current.ready_s, target.current.ready_s, machine.host_s, source.d2h_free_s, target.h2d_free_s)
