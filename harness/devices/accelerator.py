@@ -79,6 +79,7 @@ class _AcceleratorSession(Session):
         self._book = PhaseBook()
         self._current: tuple[str, float] | None = None
         self._steps: list[torch.Event] = []
+        self._has_run = False
         torch.empty(1, device=device)  # resets are silently ignored until the allocator has been used
         self._watch = driver.Watch(device)
 
@@ -116,7 +117,9 @@ class _AcceleratorSession(Session):
         )
 
     def start_call(self) -> None:
-        self._steps = []
+        if self._has_run:  # the card is as the call before has left it
+            self._watch.look()
+        self._has_run, self._steps = True, []
 
     def step(self) -> None:
         event = torch.Event(self._device, enable_timing=True)
@@ -125,6 +128,7 @@ class _AcceleratorSession(Session):
 
     def step_latency_s(self) -> tuple[float, ...]:
         torch.accelerator.synchronize(self._device)
+        self._watch.look()
         return tuple(a.elapsed_time(b) / 1000.0 for a, b in itertools.pairwise(self._steps))
 
     def phases(self) -> Mapping[str, Phase]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -96,6 +98,7 @@ class Watch:
 
             self._nvml = pynvml
         self._others_before = self._others()
+        self._looks: list[dict[str, int | None]] = []
 
     def _others(self) -> int | None:
         """Other processes on the card now; ``None`` where the driver does not tell so that it could be known."""
@@ -105,16 +108,37 @@ class Watch:
         pids = None if running is None else [process.pid for process in running]
         return processes.num_others(pids, processes.own_pids(self._proc), self._proc)
 
-    def seen(self) -> Mapping[str, Any]:
-        """What may have disturbed the figures; empty without a driver to ask, ``None`` for what it does not tell."""
+    def look(self) -> None:
+        """Ask the card how it is. Do it just after a call: a card that slowed down may have recovered at the trial's end."""
         nvml, handle = self._nvml, self._handle
-        if handle is None:
+        if handle is not None:
+            self._looks.append(
+                {
+                    "reasons": _answer(lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)),
+                    "sm_clock_mhz": _answer(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+                    "temperature_c": _answer(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
+                    "power_mw": _answer(lambda: nvml.nvmlDeviceGetPowerUsage(handle)),
+                }
+            )
+
+    def seen(self) -> Mapping[str, Any]:
+        """What may have disturbed the figures; empty without a driver to ask, ``None`` for what it does not tell.
+
+        Of all looks: every reason for lower clocks, the lowest clock, the highest temperature and power.
+        """
+        if self._handle is None:
             return {}
-        reasons = _answer(lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
+        if not self._looks:
+            self.look()
+        told = {name: [look[name] for look in self._looks if look[name] is not None] for name in self._looks[-1]}
         return {
             "foreign_processes": processes.most_seen((self._others_before, self._others())),
-            "throttled": None if reasons is None else [word for bit, word in _THROTTLE.items() if reasons & bit],
-            "sm_clock_mhz": _answer(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
-            "temperature_c": _answer(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
-            "power_mw": _answer(lambda: nvml.nvmlDeviceGetPowerUsage(handle)),
+            "throttled": _words(functools.reduce(operator.or_, told["reasons"])) if told["reasons"] else None,
+            "sm_clock_mhz": min(told["sm_clock_mhz"], default=None),
+            "temperature_c": max(told["temperature_c"], default=None),
+            "power_mw": max(told["power_mw"], default=None),
         }
+
+
+def _words(reasons: int) -> list[str]:
+    return [word for bit, word in _THROTTLE.items() if reasons & bit]

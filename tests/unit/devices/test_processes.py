@@ -134,6 +134,21 @@ def test_a_watch_tells_the_worst_it_saw(proc: Path, looks: Any, told: int | None
     assert seen["power_mw"] is None, "what a driver does not tell is not known"
 
 
+def test_a_watch_remembers_what_passed_before_the_end(proc: Path) -> None:
+    card = driver([ME], [ME])
+    watch = Watch(torch.device("cuda"), card, proc=proc)
+    watch.look()
+    card.nvmlDeviceGetCurrentClocksEventReasons = lambda handle: 0x8
+    card.nvmlDeviceGetClockInfo = lambda handle, clock: 900
+    card.nvmlDeviceGetTemperature = lambda handle, sensor: 88
+    watch.look()
+    card.nvmlDeviceGetCurrentClocksEventReasons = lambda handle: 0
+    watch.look()
+    seen = watch.seen()
+    assert seen["throttled"] == ["hardware slowdown", "thermal (hardware)"]
+    assert (seen["sm_clock_mhz"], seen["temperature_c"]) == (900, 88)
+
+
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="an accelerator is here")
 def test_without_a_driver_nothing_is_told() -> None:
     assert Watch(torch.device("cpu")).seen() == {}
