@@ -95,15 +95,25 @@ def calibrate(
 
 
 def nearest_sheet(label: str) -> GpuSheet | None:
-    """The shipped sheet whose label is the card's name, ignoring case and the maker's name; ``None`` if there is none."""
-    wanted = _words(label)
-    found = [sheet for name in gpu_names() if _words((sheet := load_gpu(name)).label) == wanted]
-    return found[0] if found else None
+    """The shipped sheet whose label is the card's name; ``None`` if there is none.
+
+    Case and the maker's name do not count, nor does a memory size that only one of the two names.
+    """
+    wanted, size = _words(label)
+    for name in gpu_names():
+        sheet = load_gpu(name)
+        words, labelled_size = _words(sheet.label)
+        if words == wanted and (labelled_size == size or not labelled_size or not size):
+            return sheet
+    return None
 
 
-def _words(label: str) -> frozenset[str]:
+def _words(label: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The words of a card's name, and those of them that are memory sizes."""
     known = {"nvidia", "geforce", "tesla", "gpu", "simulated"}
-    return frozenset(word for word in re.findall(r"[a-z0-9]+", label.lower()) if word not in known)
+    words = frozenset(re.findall(r"[a-z0-9]+", label.lower())) - known
+    sizes = frozenset(word for word in words if re.fullmatch(r"\d+gb", word))
+    return words - sizes, sizes
 
 
 def _facts(device: torch.device) -> dict[str, Any]:

@@ -67,8 +67,11 @@ _CARDS = (
     ("h200", "h200"), ("h100", "h100"), ("h800", "h100"), ("h20", "h20"), ("a100 40", "a100-40gb"),
     ("a100-pcie-40", "a100-pcie-40gb"),
     ("a100", "a100-80gb"), ("a800", "a100-80gb"), ("a10g", "a10g"), ("l40s", "l40s"), ("l20", "l20"), ("4090", "rtx-4090"),
-    ("5090", "rtx-5090"), ("3090", "rtx-3090"), ("3080", "rtx-3080"), ("3060", "rtx-3060-12gb"), ("4070", "rtx-4070"),
-    ("4060 ti", "rtx-4060-ti-16gb"), ("v100", "v100"), ("t4", "t4"),
+    ("5090", "rtx-5090"), ("5080", "rtx-5080"), ("5070 ti", "rtx-5070-ti"), ("4080", "rtx-4080"),
+    ("4070 ti super", "rtx-4070-ti-super"), ("4070", "rtx-4070"), ("4060 ti", "rtx-4060-ti-16gb"), ("4060", "rtx-4060"),
+    ("3090", "rtx-3090"), ("3080 ti", "rtx-3080-ti"), ("3080", "rtx-3080"), ("3070", "rtx-3070"), ("3060 ti", "rtx-3060-ti"),
+    ("3060", "rtx-3060-12gb"), ("2080 ti", "rtx-2080-ti"), ("a6000", "rtx-a6000"), ("6000 ada", "rtx-6000-ada"),
+    ("v100", "v100"), ("t4", "t4"), ("l4", "l4"),
 )  # fmt: skip
 _HOSTS = (("ryzen 9800x3d", "host-desktop-ddr5"),)
 ASSUMED_CARD = "a100-80gb"
@@ -121,13 +124,14 @@ def _workload(row: PublishedRow) -> str:
 
 
 def _card(row: PublishedRow) -> tuple[str, bool]:
-    if "amd" in row.gpu.lower().split():
+    if {"amd", "laptop", "mobile"} & set(row.gpu.lower().split()):
         raise CannotExpress(f"no data sheet for {row.gpu}")
     text = f"{row.gpu} {row.notes}".lower() if "not stated" in row.gpu.lower() else row.gpu.lower()
     if "not stated" in row.gpu.lower() and "h100-class" not in row.gpu.lower():
         return ASSUMED_CARD, False
     for word, name in _CARDS:
-        if word in text:
+        start = r"\b" if word[0].isalpha() else r"(?<!\d)"
+        if re.search(rf"{start}{word}(?!\d)", text):
             return name, True
     if "not stated" in text:
         return ASSUMED_CARD, False

@@ -53,6 +53,11 @@ def test_a_real_device_gives_sheets_that_are_read_back(tmp_path):
         ("NVIDIA A10G", "a10g"),
         ("NVIDIA L40S", "l40s"),
         ("Tesla T4", "t4"),
+        ("NVIDIA GeForce RTX 3060", "rtx-3060-12gb"),
+        ("NVIDIA GeForce RTX 4060 Ti", "rtx-4060-ti-16gb"),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", "rtx-4070-ti-super"),
+        ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
+        ("NVIDIA A100 80GB PCIe", None),
         ("Some Future Card", None),
     ],
 )

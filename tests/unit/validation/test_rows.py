@@ -208,3 +208,28 @@ def test_uncertainty_is_learnt_by_kind_and_has_a_floor_of_rows() -> None:
         "peak_used_bytes",
         "latency_s",
     }
+
+
+@pytest.mark.parametrize(
+    ("stated", "sheet"),
+    [
+        ("RTX 4070 Ti SUPER 16GB", "rtx-4070-ti-super"),
+        ("RTX 4070", "rtx-4070"),
+        ("GeForce RTX3060 Ti", "rtx-3060-ti"),
+        ("NVIDIA L4 24GB", "l4"),
+        ("L40S 48GB", "l40s"),
+        ("RTX A6000 48GB", "rtx-a6000"),
+        ("A100-PCIE-40GB", "a100-pcie-40gb"),
+        ("H20 96GB", "h20"),
+        ("H200", "h200"),
+        ("RTX 4090 Laptop GPU", None),
+        ("L40 48GB", None),
+    ],
+)
+def test_a_stated_card_is_found_by_its_whole_name(tmp_path: Path, stated: str, sheet: str | None) -> None:
+    published = row(tmp_path, gpu=stated)
+    if sheet is None:
+        with pytest.raises(CannotExpress, match="no data sheet"):
+            express(published)
+    else:
+        assert (express(published).gpu, express(published).is_card_known) == (sheet, True)
