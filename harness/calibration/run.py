@@ -19,9 +19,9 @@ from paretune.harness.calibration.overheads import overheads
 from paretune.harness.calibration.products import bandwidth_bytes_per_s, best_product_rates
 from paretune.harness.calibration.stopwatch import Stopwatch
 from paretune.harness.environment import host_memory_limit_bytes
-from paretune.harness.simulator.sheets import GpuSheet, HostSheet, gpu_names, load_gpu, load_host
+from paretune.harness.simulator.sheets import GpuSheet, HostSheet, load_gpu, sheet_labelled
 
-__all__ = ["PLAIN_EFFICIENCY", "Calibration", "Sizes", "calibrate", "nearest_sheet"]
+__all__ = ["PLAIN_EFFICIENCY", "Calibration", "Sizes", "calibrate"]
 
 Say = Callable[[str], None]
 
@@ -73,7 +73,7 @@ def calibrate(
     place, chosen = torch.device(device), sizes or Sizes()
     watch = Stopwatch.on(place)
     facts = _facts(place)
-    base = nearest_sheet(str(facts["label"]))
+    base = sheet_labelled(str(facts["label"]))
     say("products")
     rates = best_product_rates(watch, chosen.products)
     say("memory")
@@ -92,28 +92,6 @@ def calibrate(
     own = name or f"{gpu.name}-calibrated"
     host = dataclasses.replace(host, name=f"host-{own}")
     return Calibration(gpu=dataclasses.replace(gpu, name=own), host=host, attention_flops_per_s=attention)
-
-
-def nearest_sheet(label: str) -> GpuSheet | None:
-    """The shipped sheet whose label is the card's name; ``None`` if there is none.
-
-    Case and the maker's name do not count, nor does a memory size that only one of the two names.
-    """
-    wanted, size = _words(label)
-    for name in gpu_names():
-        sheet = load_gpu(name)
-        words, labelled_size = _words(sheet.label)
-        if words == wanted and (labelled_size == size or not labelled_size or not size):
-            return sheet
-    return None
-
-
-def _words(label: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The words of a card's name, and those of them that are memory sizes."""
-    known = {"nvidia", "geforce", "tesla", "gpu", "simulated"}
-    words = frozenset(re.findall(r"[a-z0-9]+", label.lower())) - known
-    sizes = frozenset(word for word in words if re.fullmatch(r"\d+gb", word))
-    return words - sizes, sizes
 
 
 def _facts(device: torch.device) -> dict[str, Any]:

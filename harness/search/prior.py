@@ -37,14 +37,17 @@ def prior_for(question: Question, store: Store, run_trial: Run) -> Prior | None:
 
 
 def nearest_card(facts: Mapping[str, Any]) -> str | None:
-    """The data sheet that describes a device best: same compute capability, then the likest name, then memory."""
-    from paretune.harness.simulator.sheets import gpu_names, load_gpu
+    """The data sheet that describes a device best: same compute capability, then its name, the likest name, memory."""
+    from paretune.harness.simulator.sheets import gpu_names, load_gpu, sheet_labelled
 
     capability = str(facts.get("compute_capability"))
     sheets = [(name, load_gpu(name)) for name in gpu_names()]
     same = [(name, sheet) for name, sheet in sheets if "{}.{}".format(*sheet.compute_capability) == capability]
     if not same:
         return None
+    own = sheet_labelled(str(facts.get("name", "")))
+    if own is not None and own.name in dict(same):
+        return own.name
     wanted, memory = _letters(str(facts.get("name", ""))), float(facts.get("memory_bytes") or 0)
 
     def likeness(name: str, sheet: Any) -> tuple[float, float]:

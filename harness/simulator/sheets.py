@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
-__all__ = ["GpuSheet", "HostSheet", "gpu_names", "load_gpu", "load_host", "sheets_folder"]
+__all__ = ["GpuSheet", "HostSheet", "gpu_names", "load_gpu", "load_host", "sheet_labelled", "sheets_folder"]
 
 Sheet = TypeVar("Sheet")
 
@@ -86,6 +87,28 @@ def load_gpu(name: str) -> GpuSheet:
     data = _read(name, known=gpu_names(), what="GPU")
     data["compute_capability"] = tuple(data["compute_capability"])
     return _build(GpuSheet, data, name)
+
+
+def sheet_labelled(label: str) -> GpuSheet | None:
+    """The shipped sheet whose label is the card's name; ``None`` if there is none.
+
+    Case and the maker's name do not count, nor does a memory size that only one of the two names.
+    """
+    wanted, size = _words(label)
+    for name in gpu_names():
+        sheet = load_gpu(name)
+        words, labelled_size = _words(sheet.label)
+        if words == wanted and (labelled_size == size or not labelled_size or not size):
+            return sheet
+    return None
+
+
+def _words(label: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The words of a card's name, and those of them that are memory sizes."""
+    known = {"nvidia", "geforce", "tesla", "gpu", "simulated"}
+    words = frozenset(re.findall(r"[a-z0-9]+", label.lower())) - known
+    sizes = frozenset(word for word in words if re.fullmatch(r"\d+gb", word))
+    return words - sizes, sizes
 
 
 def load_host(name: str = "host-default") -> HostSheet:

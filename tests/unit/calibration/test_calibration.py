@@ -8,10 +8,11 @@ import torch
 from paretune.attention import attend
 from paretune.harness.calibration.attention import attention_rates
 from paretune.harness.calibration.refine import refine
-from paretune.harness.calibration.run import Sizes, calibrate, nearest_sheet
+from paretune.harness.calibration.run import Sizes, calibrate
 from paretune.harness.calibration.stopwatch import Stopwatch
 from paretune.harness.records import Kind, Outcome, Phase, Record
 from paretune.harness.simulator import GpuSheet, Simulation, load_gpu, load_host
+from paretune.harness.simulator.sheets import sheet_labelled
 
 SMALL = Sizes(products=(128,), memory_bytes=1 << 20, link_bytes=1 << 20, disk_bytes=1 << 20, attention=False)
 
@@ -62,7 +63,7 @@ def test_a_real_device_gives_sheets_that_are_read_back(tmp_path):
     ],
 )
 def test_the_shipped_sheet_of_a_card_is_found_by_its_name(label, name):
-    found = nearest_sheet(label)
+    found = sheet_labelled(label)
     assert (found.name if found else None) == name
 
 
