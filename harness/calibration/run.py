@@ -19,7 +19,7 @@ from paretune.harness.calibration.overheads import overheads
 from paretune.harness.calibration.products import bandwidth_bytes_per_s, best_product_rates
 from paretune.harness.calibration.stopwatch import Stopwatch
 from paretune.harness.environment import host_memory_limit_bytes
-from paretune.harness.simulator.sheets import GpuSheet, HostSheet, load_gpu, sheet_labelled
+from paretune.harness.simulator.sheets import GpuSheet, HostSheet, load_gpu, load_host, sheet_labelled
 
 __all__ = ["PLAIN_EFFICIENCY", "Calibration", "Sizes", "calibrate"]
 

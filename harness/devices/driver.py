@@ -130,7 +130,7 @@ class Watch:
             return {}
         if not self._looks:
             self.look()
-        told = {name: [look[name] for look in self._looks if look[name] is not None] for name in self._looks[-1]}
+        told = {name: [value for look in self._looks if (value := look[name]) is not None] for name in self._looks[-1]}
         return {
             "foreign_processes": processes.most_seen((self._others_before, self._others())),
             "throttled": _words(functools.reduce(operator.or_, told["reasons"])) if told["reasons"] else None,
