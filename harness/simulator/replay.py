@@ -2,8 +2,8 @@
 
 A denoiser is called once a step with inputs of the same shapes. When two calls in a row have left the same marks (operators,
 bytes, copies, clocks), further calls only move the clocks and make the outputs. In the pipeline's next call one such call is
-enough. Nothing is replayed that changed what stays
-allocated, that returned values, or that follows a call of another component: weights may have moved in between.
+enough. Nothing is replayed that changed what stays allocated, that returned values, or that follows calls of other components
+than the time before: weights may have moved in between. Components that take turns at every step are replayed in turns.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from paretune.harness.simulator.errors import read_below, wants_data
 from paretune.harness.simulator.machine import Machine
 from paretune.harness.simulator.marks import LEFTOVER_BYTES, Marks, advance, alike, clocks_of, resumes
 from paretune.harness.simulator.memory_timeline import by_kind
+from paretune.harness.simulator.turns import Turns
 from paretune.harness.simulator.twins import Twins
 
 __all__ = ["Replay"]
@@ -55,7 +56,7 @@ class Replay:
     twins: Twins = field(init=False)
     _known: dict[Any, _Known] = field(default_factory=dict)
     _is_inside: bool = False
-    _last: Any = None
+    _turns: Turns = field(default_factory=Turns)
     _unsettled: Marks | None = None
 
     def __post_init__(self) -> None:
@@ -94,7 +95,7 @@ class Replay:
         self.settle()
         given = signature((args, kwargs))
         family = self.machine.component_of(module) or id(module)
-        follows_itself, self._last = family == self._last, family
+        follows_itself = self._turns.take(family)
         if given is None or (torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters())):
             return self._run(module, args, kwargs)[0]
         key = (id(module), type(module), module.training, given)

@@ -10,6 +10,7 @@ from torch import nn
 
 from paretune.harness.simulator import Simulation
 from paretune.harness.simulator.simulation import Simulation as Running
+from paretune.harness.simulator.turns import Turns
 
 
 class Block(nn.Module):
@@ -78,6 +79,37 @@ def test_a_call_after_another_component_runs_for_real(sim: Running) -> None:
     other(x)
     denoiser(x)
     assert sim.replay.num_replayed == seen > 0
+
+
+@pytest.mark.parametrize(
+    ("calls", "follow"),
+    [
+        ("aaa", "-++"),
+        ("abab", "----"),
+        ("ababab", "----++"),
+        ("cababab", "-----++"),
+        ("abababcab", "----++---"),
+        ("aabaab", "-+--+-"),
+        ("abbabb", "--+--+"),
+    ],
+)
+def test_who_follows_what_the_call_before_followed(calls: str, follow: str) -> None:
+    turns = Turns()
+    assert "".join("+" if turns.take(who) else "-" for who in calls) == follow
+
+
+def test_components_that_take_turns_are_replayed_in_turns(sim: Running) -> None:
+    denoiser, other = model(), model()
+    sim.label("denoiser", denoiser)
+    sim.label("other", other)
+    machine, x = sim.machine, torch.empty(4096, 1024, dtype=torch.float16, device="sim")
+    times = []
+    for _ in range(12):
+        began = machine.host_s
+        x = denoiser(other(x))
+        times.append(machine.host_s - began)
+    assert sim.replay.num_replayed >= 14
+    assert times[-1] == pytest.approx(times[3], rel=1e-2)
 
 
 def test_a_call_that_keeps_memory_is_never_replayed(sim: Running) -> None:
