@@ -6,7 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from paretune.harness.simulator.memory_timeline import by_kind
+
 if TYPE_CHECKING:
+    from paretune.harness.simulator.ledger import Ledger
     from paretune.harness.simulator.machine import Machine
     from paretune.harness.simulator.traffic import Traffic
 
@@ -30,6 +33,7 @@ class Marks:
     reserved_before: list[int]
     reserved: list[int]
     entry_bytes: list[int]
+    entry_kinds: list[dict[str, int]]
     kept_bytes: list[int]
     num_operators: int
     operators: Counter[object]
@@ -39,6 +43,15 @@ class Marks:
     output_bytes: int
     leftover_bytes: int
     was_tidied: bool = False
+
+    def was_entered_with(self, ledgers: list[Ledger]) -> bool:
+        """Whether the same weights are in place now, and as much alive; an unsplit block's rest may come and go."""
+        places = zip(ledgers, self.entry_bytes, self.entry_kinds, strict=True)
+        return all(
+            abs(ledger.now_bytes - alive) <= LEFTOVER_BYTES
+            and all(by_kind(ledger.by_label).get(kind, 0) == kinds.get(kind, 0) for kind in ("weight", "buffer"))
+            for ledger, alive, kinds in places
+        )
 
     @property
     def is_repeatable(self) -> bool:

@@ -94,13 +94,15 @@ class Replay:
     def _outermost(self, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
         self.settle()
         given = signature((args, kwargs))
-        family = self.machine.component_of(module) or id(module)
-        follows_itself = self._turns.take(family)
+        component = self.machine.component_of(module)
+        num_others = self._turns.take(component or id(module))
+        follows_itself = num_others == 0 or (num_others is not None and component is not None)
         if given is None or (torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters())):
             return self._run(module, args, kwargs)[0]
         key = (id(module), type(module), module.training, given)
         known = self._known.get(key)
-        if known is not None and follows_itself and known.is_steady():
+        is_as_before = known is not None and known.latest.was_entered_with(self.machine.ledgers())
+        if known is not None and follows_itself and is_as_before and known.is_steady():
             self.num_replayed += 1
             return self._repeat(known.latest, args, kwargs)
         result, marks = self._run(module, args, kwargs)
@@ -137,6 +139,7 @@ class Replay:
             reserved_before=reserved,
             reserved=[card.allocator.reserved_bytes for card in machine.cards],
             entry_bytes=before,
+            entry_kinds=kinds_before,
             kept_bytes=kept,
             num_operators=machine.num_operators - operators,
             operators=machine.operators - counted,

@@ -17,11 +17,14 @@ class Turns:
     def __init__(self) -> None:
         self._called: deque[Hashable] = deque(maxlen=_LONGEST)
 
-    def take(self, who: Hashable) -> bool:
-        """Note a call. Whether it follows a call of its own, or the same others as the call before that followed."""
+    def take(self, who: Hashable) -> int | None:
+        """Note a call. How many others were called since its last one, if they are those of the time before; 0 for none.
+
+        `None` for a first call, and where other ones were called than the time before.
+        """
         since, before = self._since(who, 1), self._since(who, 2)
         self._called.append(who)
-        return since is not None and (not since or since == before)
+        return None if since is None or (since and since != before) else len(since)
 
     def _since(self, who: Hashable, number: int) -> list[Hashable] | None:
         """The calls of others before the `number`-th last call of this one up to the next; `None` if it was not called."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -34,6 +36,8 @@ def without_weights() -> Iterator[None]:
         _replace(nn.Module, "register_parameter", register_on_meta, undo)
         for kind in _self_initialising():
             _replace(kind, "reset_parameters", _nothing, undo)
+        for kind in (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.LayerNorm, nn.GroupNorm, nn.Embedding):
+            _replace(kind, "__init__", _on_meta(vars(kind)["__init__"]), undo)
         with suppress(ImportError):
             from transformers import PreTrainedModel
 
@@ -53,6 +57,19 @@ def _self_initialising() -> list[type]:
 def _replace(kind: type, name: str, method: Callable[..., None], undo: ExitStack) -> None:
     undo.callback(setattr, kind, name, vars(kind)[name])
     setattr(kind, name, method)
+
+
+def _on_meta(initialise: Callable[..., None]) -> Callable[..., None]:
+    """The constructor of a layer without buffers, with its parameters on meta from the start unless a device is asked for."""
+    names = list(inspect.signature(initialise).parameters)
+
+    @functools.wraps(initialise)
+    def construct(*args: Any, **kwargs: Any) -> None:
+        if "device" in names[len(args) :] and kwargs.get("device") is None:
+            kwargs["device"] = "meta"
+        initialise(*args, **kwargs)
+
+    return construct
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:

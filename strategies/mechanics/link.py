@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +14,18 @@ from paretune.strategies.mechanics.ring import Ring
 __all__ = ["Link", "Transit", "outside_autograd"]
 
 
-@contextmanager
-def outside_autograd() -> Iterator[None]:
+class outside_autograd:  # noqa: N801 - read as a function; a class, because it surrounds every move of a weight
     """Tensors made inside are ordinary ones, also when the caller runs under inference mode, and record no gradient."""
-    with torch.inference_mode(False), torch.no_grad():
-        yield
+
+    __slots__ = ("_ordinary",)
+
+    def __enter__(self) -> None:
+        self._ordinary = torch.inference_mode(False)
+        self._ordinary.__enter__()
+        torch._C._set_grad_enabled(False)  # leaving the other brings back both modes as they were
+
+    def __exit__(self, *error: Any) -> None:
+        self._ordinary.__exit__(*error)
 
 
 @dataclass(kw_only=True, eq=False)

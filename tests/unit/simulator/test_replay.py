@@ -95,7 +95,7 @@ def test_a_call_after_another_component_runs_for_real(sim: Running) -> None:
 )
 def test_who_follows_what_the_call_before_followed(calls: str, follow: str) -> None:
     turns = Turns()
-    assert "".join("+" if turns.take(who) else "-" for who in calls) == follow
+    assert "".join("-" if turns.take(who) is None else "+" for who in calls) == follow
 
 
 def test_components_that_take_turns_are_replayed_in_turns(sim: Running) -> None:
