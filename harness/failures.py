@@ -12,7 +12,7 @@ from paretune.strategies.errors import InfeasiblePlan, PlanError, Unsupported
 __all__ = ["classify", "is_device_oom", "is_host_oom", "oom_sizes"]
 
 _DEVICE_OOM = re.compile(
-    r"(cuda|hip|xpu|mps|sim|device).{0,40}out of memory|out of memory.{0,40}(cuda|gpu|device)", re.I
+    r"\b(cuda|hip|xpu|mps|sim|device)\b.{0,40}out of memory|out of memory.{0,40}\b(cuda|gpu|device)\b", re.I
 )
 _HOST_OOM = re.compile(r"can't allocate memory|cannot allocate memory|DefaultCPUAllocator: not enough memory", re.I)
 _SIZE = re.compile(r"([0-9.]+)\s*(KiB|MiB|GiB|TiB|bytes)", re.I)
@@ -28,6 +28,8 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def is_device_oom(error: BaseException) -> bool:
     """Whether the device's memory ran out, by class or, for libraries that raise their own, by message."""
+    if isinstance(error, MemoryError):  # the host's, whatever its text says of devices
+        return False
     return type(error).__name__ == "OutOfMemoryError" or bool(_DEVICE_OOM.search(str(error)))
 
 

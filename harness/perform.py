@@ -157,6 +157,7 @@ def _inside(trial: Trial, device: Device, workload: Workload, seen: _Seen, watch
             )
         finally:
             watching.leave()
+        seen.standing = _AFTERWARDS
         _note(seen, session, timed, device)
         seen.fields["compile_s"] = _compile_seconds() - compiled_s or None
     gc.collect()

@@ -5,6 +5,7 @@ import torch
 
 from paretune.harness.failures import classify, oom_sizes
 from paretune.harness.records import Outcome
+from paretune.harness.simulator.host_memory import OutOfHostMemory
 from paretune.strategies.errors import InfeasiblePlan, PlanError, Unsupported
 
 CUDA = (
@@ -30,6 +31,8 @@ def wrapped(error: BaseException) -> BaseException:
         (RuntimeError(CUDA), Outcome.OOM),
         (RuntimeError("HIP out of memory. Tried to allocate"), Outcome.OOM),
         (MemoryError(), Outcome.OOM_HOST),
+        (OutOfHostMemory("simulated host out of memory. Tried to allocate 2 GiB for a device"), Outcome.OOM_HOST),
+        (RuntimeError("simulated annealing is out of memory"), Outcome.CRASHED),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), Outcome.OOM_HOST),
         (Unsupported("no tiling for X"), Outcome.UNSUPPORTED),
         (InfeasiblePlan(["a and b"]), Outcome.INFEASIBLE),
