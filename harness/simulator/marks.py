@@ -46,12 +46,13 @@ class Marks:
 
     def was_entered_with(self, ledgers: list[Ledger]) -> bool:
         """Whether the same weights are in place now, and as much alive; an unsplit block's rest may come and go."""
-        places = zip(ledgers, self.entry_bytes, self.entry_kinds, strict=True)
-        return all(
-            abs(ledger.now_bytes - alive) <= LEFTOVER_BYTES
-            and all(by_kind(ledger.by_label).get(kind, 0) == kinds.get(kind, 0) for kind in ("weight", "buffer"))
-            for ledger, alive, kinds in places
-        )
+        for ledger, alive, kinds in zip(ledgers, self.entry_bytes, self.entry_kinds, strict=True):
+            now = by_kind(ledger.by_label)
+            if any(now.get(kind, 0) != kinds.get(kind, 0) for kind in ("weight", "buffer")):
+                return False
+            if abs(ledger.now_bytes - alive) > LEFTOVER_BYTES:
+                return False
+        return True
 
     @property
     def is_repeatable(self) -> bool:
@@ -85,20 +86,11 @@ def advance(machine: Machine, marks: Marks) -> None:
             stream.ready_s = next(values)
 
 
-def _counts(marks: Marks) -> tuple[Any, ...]:
-    return (marks.num_operators, marks.num_allocations, marks.peaks, marks.kept_bytes, marks.reserved)
-
-
 def alike(left: Marks, right: Marks) -> bool:
     """Whether two calls in a row did the same, and left nothing that would make a third one differ."""
-    if not (left.is_repeatable and right.is_repeatable) or len(left.clocks_after) != len(right.clocks_after):
-        return False
-    counts_left, counts_right = _counts(left), _counts(right)
     if (right.leftover_bytes or right.was_tidied) and left.entry_bytes != right.entry_bytes:
         return False
-    if counts_left != counts_right or left.traffic.copied() != right.traffic.copied():
-        return False
-    return _take_alike(left, right)
+    return (left.peaks, left.reserved) == (right.peaks, right.reserved) and _did_the_same(left, right)
 
 
 def resumes(repeated: Marks, now: Marks) -> bool:
@@ -107,25 +99,26 @@ def resumes(repeated: Marks, now: Marks) -> bool:
     The allocator's cache may be another one since then, and with it which block a request gets; the call that is there now
     tells its own peaks, as long as it took nothing more from the driver.
     """
-    if not (repeated.is_repeatable and now.is_repeatable) or len(repeated.clocks_after) != len(now.clocks_after):
+    if now.reserved_before != now.reserved:
         return False
-    if now.reserved_before != now.reserved or repeated.was_tidied != now.was_tidied:
+    if (repeated.was_tidied, repeated.leftover_bytes) != (now.was_tidied, now.leftover_bytes):
         return False
-    if repeated.leftover_bytes != now.leftover_bytes:
-        return False
-    did_the_same = (
-        repeated.num_operators,
-        repeated.num_allocations,
-        repeated.kept_bytes,
-        repeated.traffic.copied(),
-    ) == ((now.num_operators, now.num_allocations, now.kept_bytes, now.traffic.copied()))
-    return did_the_same and _take_alike(repeated, now)
+    return _did_the_same(repeated, now)
 
 
-def _take_alike(left: Marks, right: Marks) -> bool:
+def _did_the_same(left: Marks, right: Marks) -> bool:
+    """Whether both can be repeated, and did as much in as much time on every clock."""
+    if not (left.is_repeatable and right.is_repeatable) or len(left.clocks_after) != len(right.clocks_after):
+        return False
+    if _counts(left) != _counts(right):
+        return False
     spans = [
         [after - before for before, after in zip(marks.clocks_before, marks.clocks_after, strict=True)]
         for marks in (left, right)
     ]
     longest = max(max(span) for span in spans)
     return all(abs(a - b) <= TOLERANCE * longest for a, b in zip(*spans, strict=True))
+
+
+def _counts(marks: Marks) -> tuple[Any, ...]:
+    return (marks.num_operators, marks.num_allocations, marks.kept_bytes, marks.traffic.copied())

@@ -16,6 +16,7 @@ import torch
 
 from paretune.harness.simulator.calls import describe, signature
 from paretune.harness.simulator.errors import read_below, wants_data
+from paretune.harness.simulator.ledger import Ledger
 from paretune.harness.simulator.machine import Machine
 from paretune.harness.simulator.marks import LEFTOVER_BYTES, Marks, advance, alike, clocks_of, resumes
 from paretune.harness.simulator.memory_timeline import by_kind
@@ -41,6 +42,10 @@ class _Known:
             follows = self.before is not None and alike(self.before, self.latest)
             self._is_steady = follows or (self.repeated is not None and resumes(self.repeated, self.latest))
         return self._is_steady
+
+    def can_repeat(self, ledgers: list[Ledger]) -> bool:
+        """Whether a call that begins now would do what the last one did."""
+        return self.is_steady() and self.latest.was_entered_with(ledgers)
 
     def followed_by(self, marks: Marks, *, directly: bool) -> _Known:
         """What is known after one more call that was run."""
@@ -101,8 +106,7 @@ class Replay:
             return self._run(module, args, kwargs)[0]
         key = (id(module), type(module), module.training, given)
         known = self._known.get(key)
-        is_as_before = known is not None and known.latest.was_entered_with(self.machine.ledgers())
-        if known is not None and follows_itself and is_as_before and known.is_steady():
+        if known is not None and follows_itself and known.can_repeat(self.machine.ledgers()):
             self.num_replayed += 1
             return self._repeat(known.latest, args, kwargs)
         result, marks = self._run(module, args, kwargs)

@@ -126,8 +126,8 @@ class Tape:
         try:
             self._play(machine, list(twin.modules()), taken, made)
         except BaseException:
-            for number in list(taken):
-                _give(machine, *taken.pop(number))
+            for held in taken.values():
+                _give(machine, *held)
             raise
         machine.host_s += self._rest_s
         machine.module = outer

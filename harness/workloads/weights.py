@@ -23,9 +23,6 @@ _SMALL = 0.02
 # Models with more parameters than this are never computed for real on a simulated machine.
 _LARGE = 1 << 26
 
-# Tensors of a simulated host have no values beyond this size at most; filling them would be work for nothing.
-_WITH_VALUES = 1 << 16
-
 # The last convolution decides how far pixels leave their range; clipped pixels would hide differences between outputs.
 _LAST_GAIN = 0.3
 
@@ -108,7 +105,11 @@ class _Shapes:
         import torch
         from torch import nn
 
-        make = torch.zeros if like.numel() <= _WITH_VALUES else torch.empty
+        from paretune.harness.simulator.dispatch import KEEP_VALUES_NUMEL
+
+        make = (
+            torch.zeros if like.numel() <= KEEP_VALUES_NUMEL else torch.empty
+        )  # larger ones would be filled for nothing
         return nn.Parameter(make(like.shape, dtype=dtype), requires_grad=False)
 
 

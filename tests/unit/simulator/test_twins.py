@@ -28,9 +28,8 @@ class Layer(nn.Module):
         self.wide, self.narrow = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
         self.register_buffer("shift", torch.zeros(WIDTH))
 
-    def forward(self, x: torch.Tensor, skips: torch.Tensor | None = None) -> Any:
-        y = x + self.narrow(torch.nn.functional.gelu(self.wide(x))) * self.scale + self.shift
-        return y if skips is None else (y, torch.cat([skips, y]))
+    def forward(self, x: torch.Tensor) -> Any:
+        return x + self.narrow(torch.nn.functional.gelu(self.wide(x))) * self.scale + self.shift
 
 
 class Model(nn.Module):
@@ -96,7 +95,7 @@ def test_a_tape_runs_out_of_memory_where_the_block_would() -> None:
 class Counts(Layer):
     """Counts its calls in an attribute."""
 
-    def forward(self, x: torch.Tensor, skips: torch.Tensor | None = None) -> Any:
+    def forward(self, x: torch.Tensor) -> Any:
         self.scale = self.scale + 1.0
         return super().forward(x)
 
@@ -104,28 +103,28 @@ class Counts(Layer):
 class Reads(Layer):
     """Asks for a value: the host waits."""
 
-    def forward(self, x: torch.Tensor, skips: torch.Tensor | None = None) -> Any:
+    def forward(self, x: torch.Tensor) -> Any:
         return super().forward(x) * torch.ones(1, device=x.device).item()
 
 
 class Overwrites(Layer):
     """Changes its input in place."""
 
-    def forward(self, x: torch.Tensor, skips: torch.Tensor | None = None) -> Any:
+    def forward(self, x: torch.Tensor) -> Any:
         return super().forward(x.mul_(2))
 
 
 class Adapts(Layer):
     """Looks how much memory is free."""
 
-    def forward(self, x: torch.Tensor, skips: torch.Tensor | None = None) -> Any:
+    def forward(self, x: torch.Tensor) -> Any:
         return super().forward(x) if torch.sim.mem_get_info()[0] > 1 << 20 else x  # type: ignore[attr-defined]
 
 
 class Copies(Layer):
     """Goes through the host."""
 
-    def forward(self, x: torch.Tensor, skips: torch.Tensor | None = None) -> Any:
+    def forward(self, x: torch.Tensor) -> Any:
         return super().forward(x.cpu().to(x.device))
 
 
@@ -135,7 +134,7 @@ _hoard: list[torch.Tensor] = []
 class Hoards(Layer):
     """Keeps memory somewhere else."""
 
-    def forward(self, x: torch.Tensor, skips: torch.Tensor | None = None) -> Any:
+    def forward(self, x: torch.Tensor) -> Any:
         _hoard.append(torch.empty(1 << 20, device=x.device))
         return super().forward(x)
 
@@ -145,7 +144,7 @@ def remembering() -> type[Layer]:
     calls: list[int] = []
 
     class Remembers(Layer):
-        def forward(self, x: torch.Tensor, skips: torch.Tensor | None = None) -> Any:
+        def forward(self, x: torch.Tensor) -> Any:
             calls.append(1)
             return super().forward(x)
 
